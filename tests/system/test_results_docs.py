@@ -10,6 +10,7 @@ import sys
 import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -160,7 +161,7 @@ def test_nightly_script_publishes_closed_periods(tmp_path: Path) -> None:
     (tmp_path / "approved" / "homepage.txt").write_text("a\nb\n")
     closed = str(today - timedelta(days=40))
     counts = simulate(homepage, {"a": 6_000, "b": 3_000}, np.random.default_rng(1), periods=[closed])
-    write_summary(counts, tmp_path / "summaries" / "closed.parquet")
+    write_summary(replace(counts, closed=True), tmp_path / "summaries" / "closed.parquet")
     script = (
         blocks(NIGHTLY, "sh")[0].replace("/var/lib/hubbub-results", str(tmp_path)).replace("31 32 33 34 35 36 37", "3")
     )

@@ -6,6 +6,9 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import reduce
+from operator import add
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +19,7 @@ from hubbub.text import format_count
 
 if TYPE_CHECKING:
     from hubbub.metrics.metric import Metric
+    from hubbub.summary import Summary
     from hubbub_aggregator.segments.engines import Engine
     from hubbub_aggregator.segments.folding import Folded
     from hubbub_aggregator.segments.object_store import ObjectStore
@@ -32,7 +36,7 @@ _LOCAL_MASTER = "local[*]"
     "out",
     metavar="DIRECTORY",
     type=PATH,
-    help="Output directory for the summaries, one file for each metric version and period; created if missing.",
+    help="Output directory for the summaries, one file for each metric version and period, each value of its group, and their sum; created if missing.",
 )
 @click.option(
     "--engine",
@@ -98,8 +102,10 @@ def command(
                 f"{segments} is not a directory: pass the place that `hubbub serve --segments` has"
             )
         objects = ObjectStore.open(segments)
-        all_folded = _fold_all(objects, definitions, metrics, chosen, keep=keep_segments)
-        results = [_result(folder, folded, out) for folder, folded in all_folded]
+        done = list(_fold_all(objects, definitions, metrics, chosen, keep=keep_segments))
+        if out is not None:
+            _write_summaries(done, metrics, out)
+        results = [_result(folder, folded) for folder, folded in done]
     if as_json:
         print_json(results)
     for result in results if not as_json else ():
@@ -155,17 +161,43 @@ def _fold_all(
             yield folder, str(problem)
 
 
-def _result(folder: SegmentFolder, folded: Folded | str, out: Path | None) -> dict[str, str | int]:
-    """Return a result as `--json` prints it, and write its summary."""
+def _write_summaries(
+    done: Iterable[tuple[SegmentFolder, Folded | str]], metrics: Mapping[str, Metric], out: Path
+) -> None:
+    """Write a summary of each metric version and period, and of each value of a group; the sum of the values only if all were folded."""
     from hubbub.files.private_file import make_private_directory
     from hubbub.summary import write_summary
 
+    make_private_directory(out)
+    sums: dict[tuple[str, str], list[Summary | None]] = {}
+    for folder, folded in done:
+        metric = metrics.get(folder.digest)
+        if metric is None:
+            continue
+        parts = sums.setdefault((metric.in_group(None).digest, folder.period), []) if metric.group is not None else []
+        if isinstance(folded, str):
+            parts.append(None)
+        elif folded.summary is not None:
+            parts.append(folded.summary)
+            write_summary(folded.summary, out / _file_name(metric, folder.period))
+    for (_, period), parts in sums.items():
+        complete = [part for part in parts if part is not None]
+        if complete and len(complete) == len(parts):
+            total = reduce(add, complete)
+            whole = replace(total, metric=total.metric.in_group(None))  # also if one value has all reports
+            write_summary(whole, out / _file_name(whole.metric, period))
+
+
+def _file_name(metric: Metric, period: str) -> str:
+    value = "" if metric.group is None or metric.group.value is None else f"-{metric.group.value}"
+    return f"{metric.name}@{metric.in_group(None).digest[:8]}{value}-{period}.parquet"
+
+
+def _result(folder: SegmentFolder, folded: Folded | str) -> dict[str, str | int]:
+    """Return a result as `--json` prints it."""
     about: dict[str, str | int] = {"metric": folder.metric, "digest": folder.digest, "period": folder.period}
     if isinstance(folded, str):
         return about | {"status": "failed", "reason": folded}
-    if out is not None and folded.summary is not None:
-        make_private_directory(out)
-        write_summary(folded.summary, out / f"{folder.metric}@{folder.digest[:8]}-{folder.period}.parquet")
     return about | {
         "status": "folded",
         "segments": folded.num_segments,

@@ -6,7 +6,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection
 from contextlib import suppress
-from functools import reduce
+from dataclasses import replace
 from operator import add
 from threading import Lock
 
@@ -32,17 +32,20 @@ def summary_type(metric: Metric) -> type[BitCounts] | type[PatternCounts]:
 
 
 def summarize(metric: Metric, stored: StoredPeriod) -> Summary:
-    """Return the sum of a stored period's summary and its segments."""
+    """Return the sum of a stored period's summary and its segments, closed if the period is."""
     counted = summary_type(metric).from_rows(metric, stored.cohorts, stored.rows, [stored.period])
     total: Summary = counted if stored.summary is None else add(counted, summary_from_bytes(stored.summary))
-    return total
+    return replace(total, closed=stored.closed)
 
 
 def read_summary(store: PeriodStore, metric: Metric, periods: Collection[str] | None = None) -> Summary:
     """Return the exact summary of a metric version as of now, folded or not; periods None: of all periods. With a group, the sum over it."""
-    collected = ((part, stored) for part in metric.collections for stored in store.read(part.digest, periods))
-    summaries = (summarize(part, stored) for part, stored in collected)
-    return reduce(add, summaries, summary_type(metric).empty(metric))
+    total: Summary | None = None
+    for collection in metric.collections:
+        for stored in store.read(collection.digest, periods):
+            summary = summarize(collection, stored)
+            total = summary if total is None else add(total, summary)
+    return summary_type(metric).empty(metric) if total is None else replace(total, metric=metric)
 
 
 def fold(

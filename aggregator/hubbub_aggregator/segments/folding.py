@@ -32,7 +32,7 @@ _MAX_SEGMENTS_PER_FOLD = 10_000
 class Folded:
     """Result of folding one folder.
 
-    summary      : of all segments so far; None: there is none
+    summary      : of all segments so far, closed if the period is and none is left; None: there is none
     num_segments : segments folded by this call
     num_batches  : batches counted by this call
     num_repeated : rows of these segments that were not counted, since their batch was counted before
@@ -127,7 +127,7 @@ class _Fold:
             kept = self._kept(stored, before)
             if not self.keep:
                 objects.delete((set(stored) & set(before.segments)) - set(kept))  # left by a fold that was interrupted
-            return Folded(folder, summary, 0, 0, 0, len(kept))
+            return Folded(folder, _marked(summary, is_closed=is_closed), 0, 0, 0, len(kept))
         counted = self.engine.count(
             NewSegments(objects, folder, self.metric, new, before.ids, f"{folder.path}/ids/{uuid4()}")
         )
@@ -146,10 +146,18 @@ class _Fold:
             raise _OvertakenError
         done = () if self.keep else set(after.segments) - set(kept)
         objects.delete([*([before.summary] if before.summary else []), *done])
-        if is_closed and len(new) < _MAX_SEGMENTS_PER_FOLD:
+        is_complete = is_closed and len(new) < _MAX_SEGMENTS_PER_FOLD
+        if is_complete:
             with suppress(_OvertakenError):
                 self._close([*names, *counted.ids], after)
-        return Folded(folder, total, len(new), counted.num_batches, counted.num_repeated, len(kept))
+        return Folded(
+            folder,
+            _marked(total, is_closed=is_complete),
+            len(new),
+            counted.num_batches,
+            counted.num_repeated,
+            len(kept),
+        )
 
     def _kept(self, stored: Iterable[str], before: Manifest) -> tuple[str, ...]:
         """Return the folded segments that exist and stay because an earlier fold was told to keep them."""
@@ -175,3 +183,7 @@ class _Fold:
         unnamed = [name for name in names if ("/ids/" in name or "/summaries/" in name) and name != last.summary]
         if unnamed:
             self.objects.delete(unnamed)
+
+
+def _marked(summary: Summary | None, *, is_closed: bool) -> Summary | None:
+    return None if summary is None else replace(summary, closed=is_closed)

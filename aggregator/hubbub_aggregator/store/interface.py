@@ -31,6 +31,7 @@ class StoredPeriod:
     segments      : ids of the unfolded segments, or of the oldest of them
     cohorts, rows : their reports, concatenated: n bytes, and n x ceil(k/8) bytes
     smallest      : fewest reports in one of these segments; 0: no segment
+    closed        : whether the store refuses further reports of the period
     """
 
     digest: str
@@ -41,6 +42,7 @@ class StoredPeriod:
     cohorts: bytes
     rows: bytes
     smallest: int
+    closed: bool
 
 
 @dataclass(frozen=True, slots=True)

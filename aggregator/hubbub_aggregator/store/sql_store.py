@@ -194,6 +194,7 @@ class SqlStore(SqlTokens, SqlClock, SqlFigures):
                     cohorts=b"".join(cohorts for _, cohorts, _ in segments),
                     rows=b"".join(rows for _, _, rows in segments),
                     smallest=min((len(cohorts) for _, cohorts, _ in segments), default=0),
+                    closed=bool(row.closed),
                 )
 
     def unfolded(self, digest: str) -> list[str]:

@@ -27,16 +27,26 @@ class ReportData(ABC):
         First days of the periods, sorted; () if unknown.
     implausible_rejected
         Whether the aggregator rejected reports with an implausible number of ones.
+    closed
+        Whether the aggregator had closed all periods when it counted, so that no report of them is missing or can come.
+        False for `Reports`: an aggregator may retain a part of them.
     """
 
     metric: Metric
     periods: tuple[str, ...]
     implausible_rejected: bool
+    closed: bool = False
     arrays: ClassVar[tuple[str, ...]]
     """Names of the array fields."""
 
     def _set_fields(
-        self, metric: Metric, periods: Iterable[str], implausible_rejected: bool, **arrays: NDArray[Any] | None
+        self,
+        metric: Metric,
+        periods: Iterable[str],
+        implausible_rejected: bool,
+        *,
+        closed: bool = False,
+        **arrays: NDArray[Any] | None,
     ) -> None:
         """Set the checked fields of a frozen dataclass; raises SummaryError for periods that are no printable texts."""
         given = list(periods)
@@ -47,6 +57,7 @@ class ReportData(ABC):
             "metric": metric,
             "periods": tuple(sorted(set(given))),
             "implausible_rejected": implausible_rejected,
+            "closed": closed,
             **arrays,
         }
         for name, value in fields.items():
@@ -147,6 +158,7 @@ class ReportData(ABC):
             self.metric.digest == other.metric.digest
             and self.periods == other.periods
             and self.implausible_rejected == other.implausible_rejected
+            and self.closed == other.closed
             and all(np.array_equal(getattr(self, name), getattr(other, name)) for name in self.arrays)
         )
 

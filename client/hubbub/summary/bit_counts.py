@@ -33,6 +33,8 @@ class BitCounts(ReportData):
         Shape (k + 1,), reports with 0, 1, ... k ones. None: it is unknown, as for imported counts.
     implausible_rejected
         Whether the aggregator rejected reports with an implausible number of ones.
+    closed
+        Whether the aggregator had closed all periods when it counted, so that no report of them is missing or can come.
 
     Raises
     ------
@@ -52,6 +54,7 @@ class BitCounts(ReportData):
     periods: tuple[str, ...] = ()
     ones_histogram: NDArray[np.int64] | None = None
     implausible_rejected: bool = False
+    closed: bool = False
     arrays = ("reports", "ones", "ones_histogram")
 
     def __init__(
@@ -63,6 +66,7 @@ class BitCounts(ReportData):
         ones_histogram: ArrayLike | None = None,
         *,
         implausible_rejected: bool = False,
+        closed: bool = False,
     ) -> None:
         metric = metric_or_unnamed(metric)
         m, k = metric.num_cohorts, metric.num_bits
@@ -70,6 +74,7 @@ class BitCounts(ReportData):
             metric,
             periods,
             implausible_rejected,
+            closed=closed,
             reports=check_counts("reports", reports, (m,)),
             ones=check_counts("ones", ones, (m, k)),
             ones_histogram=None if ones_histogram is None else check_counts("ones_histogram", ones_histogram, (k + 1,)),
@@ -135,7 +140,9 @@ class BitCounts(ReportData):
         reports = self.reports
         if metric.num_cohorts == 1:
             ones, reports = ones.sum(axis=0, keepdims=True), reports.sum(keepdims=True)
-        return BitCounts(metric, reports, ones, self.periods, implausible_rejected=self.implausible_rejected)
+        return BitCounts(
+            metric, reports, ones, self.periods, implausible_rejected=self.implausible_rejected, closed=self.closed
+        )
 
     def count_profile(self) -> CountProfile:
         """Return the input of the plausibility tests.
@@ -155,5 +162,6 @@ class BitCounts(ReportData):
             ones_histogram=None
             if self.ones_histogram is None or other.ones_histogram is None
             else self.ones_histogram + other.ones_histogram,
+            closed=self.closed and other.closed,
             **merged,
         )

@@ -32,6 +32,8 @@ class PatternCounts(ReportData):
         First days of the periods, sorted. Empty: they are unknown.
     implausible_rejected
         Whether the aggregator rejected reports with an implausible number of ones.
+    closed
+        Whether the aggregator had closed all periods when it counted, so that no report of them is missing or can come.
 
     Raises
     ------
@@ -43,6 +45,7 @@ class PatternCounts(ReportData):
     counts: NDArray[np.int64]
     periods: tuple[str, ...] = ()
     implausible_rejected: bool = False
+    closed: bool = False
     arrays = ("counts",)
 
     def __init__(
@@ -52,11 +55,12 @@ class PatternCounts(ReportData):
         periods: Iterable[str] = (),
         *,
         implausible_rejected: bool = False,
+        closed: bool = False,
     ) -> None:
         metric = metric_or_unnamed(metric)
         _check_num_bits(metric)
         checked = check_counts("counts", counts, (metric.num_cohorts, 1 << metric.num_bits))
-        self._set_fields(metric, periods, implausible_rejected, counts=checked)
+        self._set_fields(metric, periods, implausible_rejected, closed=closed, counts=checked)
 
     @classmethod
     def from_rows(
@@ -90,6 +94,7 @@ class PatternCounts(ReportData):
             self.periods,
             profile.ones_histogram,
             implausible_rejected=self.implausible_rejected,
+            closed=self.closed,
         )
 
     def part(self, name: str) -> BitCounts:
@@ -127,7 +132,7 @@ class PatternCounts(ReportData):
 
     def __add__(self, other: PatternCounts) -> PatternCounts:
         merged = self._merged_fields(other)
-        return PatternCounts(counts=self.counts + other.counts, **merged)
+        return PatternCounts(counts=self.counts + other.counts, closed=self.closed and other.closed, **merged)
 
 
 def _check_num_bits(metric: Metric) -> None:

@@ -2,13 +2,14 @@
 
 Bit counts: one row per cohort with the columns `cohort`, `reports`, `ones` (k numbers). Pattern counts: one row per pattern that
 occurred, with the columns `cohort`, `pattern`, `count`. The schema metadata `hubbub` is JSON: `format`, `counts` (kind), `num_reports`,
-`metric`, `periods`, `implausible_rejected`, and for bit counts `ones_histogram` if known.
+`metric`, `periods`, `implausible_rejected`, `closed`, and for bit counts `ones_histogram` if known.
 """
 
 from __future__ import annotations
 
 import io
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -103,6 +104,7 @@ def summary_to_bytes(summary: Summary) -> bytes:
         "num_reports": summary.num_reports,
         "periods": list(summary.periods),
         "implausible_rejected": summary.implausible_rejected,
+        "closed": summary.closed,
         "metric": summary.metric.to_dict(),
     }
     if isinstance(summary, BitCounts) and summary.ones_histogram is not None:
@@ -150,12 +152,12 @@ def _read(source: IO[bytes]) -> Summary:
             )
         metric = Metric.from_dict(metadata["metric"])
         periods = tuple(metadata["periods"])
-        implausible_rejected = bool(metadata.get("implausible_rejected", False))
+        flags = {name: bool(metadata.get(name, False)) for name in ("implausible_rejected", "closed")}
         match metadata["counts"]:
             case "bit-counts":
-                return _read_bits(metric, table, periods, metadata.get("ones_histogram"), implausible_rejected)
+                return _read_bits(metric, table, periods, metadata.get("ones_histogram"), flags)
             case "pattern-counts":
-                return _read_patterns(metric, table, periods, implausible_rejected)
+                return _read_patterns(metric, table, periods, flags)
             case "reports":
                 raise SummaryError("the file contains reports, not a summary: use read_reports")
             case counts:
@@ -199,14 +201,12 @@ def _read_bits(
     table: pa.Table,
     periods: tuple[str, ...],
     ones_histogram: list[int] | None,
-    implausible_rejected: bool,
+    flags: Mapping[str, bool],
 ) -> BitCounts:
     if table["cohort"].to_pylist() != list(range(metric.num_cohorts)):
         raise SummaryError(f"{metric.name}: the file must have one row for each of {metric.num_cohorts} cohorts")
     ones = np.array(table["ones"].to_pylist(), np.int64)
-    return BitCounts(
-        metric, table["reports"].to_numpy(), ones, periods, ones_histogram, implausible_rejected=implausible_rejected
-    )
+    return BitCounts(metric, table["reports"].to_numpy(), ones, periods, ones_histogram, **flags)
 
 
 def _pattern_columns(summary: PatternCounts) -> dict[str, Any]:
@@ -219,11 +219,11 @@ def _pattern_columns(summary: PatternCounts) -> dict[str, Any]:
 
 
 def _read_patterns(
-    metric: Metric, table: pa.Table, periods: tuple[str, ...], implausible_rejected: bool
+    metric: Metric, table: pa.Table, periods: tuple[str, ...], flags: Mapping[str, bool]
 ) -> PatternCounts:
     counts = np.zeros_like(PatternCounts.empty(metric).counts)
     cohort, pattern = table["cohort"].to_numpy(), table["pattern"].to_numpy()
     if len(cohort) and (cohort.min() < 0 or pattern.min() < 0):
         raise SummaryError(f"{metric.name}: cohorts and patterns must not be negative")
     np.add.at(counts, (cohort, pattern), table["count"].to_numpy())
-    return PatternCounts(metric, counts, periods, implausible_rejected=implausible_rejected)
+    return PatternCounts(metric, counts, periods, **flags)

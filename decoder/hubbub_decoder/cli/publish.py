@@ -81,7 +81,8 @@ def command(
     front page, a page for each metric and period, JSON and CSV files, and a feed. It changes by one rename. The versions, the kept results
     and the log of what was published are in a directory beside it, DIRECTORY.files.
 
-    The clock of this machine decides which periods are closed. The log knows this site alone, so publish a metric on one site.
+    A summary says whether the aggregator had closed its period; this machine's clock plays no part. The log knows this site alone, so publish
+    a metric on one site.
 
     What was published stays until --withhold or --withdraw names it. If its summary or its candidates are missing, damaged or changed, the
     period stays as it was, and has failed.
@@ -92,14 +93,13 @@ def command(
     Example:
       hubbub publish summaries/ --candidates approved/ --out-dir /srv/www/metrics
     """
-    from hubbub.metrics.periods import utc_now
     from hubbub_decoder.batch_decoding.tasks import find_tasks
     from hubbub_decoder.options import Options
     from hubbub_decoder.publishing.site import Terms, publish
 
     tasks, unreadable = find_tasks(directory, candidates_path, Options(confidence, fdr, target), may_be_empty=True)
     terms = Terms(min_reports, frozenset(withhold), frozenset(withdraw), frozenset(replace))
-    results = publish(tasks, unreadable, site, terms, utc_now(), processes=jobs or os.cpu_count() or 1, show=_progress)
+    results = publish(tasks, unreadable, site, terms, processes=jobs or os.cpu_count() or 1, show=_progress)
     _finish(results, site, as_json=as_json)
 
 

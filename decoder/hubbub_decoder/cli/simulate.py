@@ -89,6 +89,8 @@ def command(
         --out summary.parquet --truth-out truth.csv
     """
 
+    from dataclasses import replace
+
     import numpy as np
     from rich.console import Console
 
@@ -138,7 +140,7 @@ def command(
         else:
             form: type[BitCounts | PatternCounts] = BitCounts if content == "bits" else PatternCounts
             summary = simulate(definition, population, rng, form=form, no_value=no_value, periods=first_days)
-            write_summary_file(summary, out)
+            write_summary_file(replace(summary, closed=True), out)  # no further client reports
     num_reports = num_clients * (periods or 1)
     if truth_out is not None:
         write_population(population, num_clients, truth_out)

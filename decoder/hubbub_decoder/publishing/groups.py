@@ -10,23 +10,30 @@ A value that was published before is known to readers, whatever is withheld now.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hubbub.summary import BitCounts
 from hubbub_decoder.batch_decoding.tasks import Task, folder_of
 from hubbub_decoder.publishing.releases import Release
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidate:
-    """A period that may be published; cohorts : (m,) reports of each cohort."""
+    """A period that may be published; cohorts : (m,) reports of each cohort      ones : (k,) reports with a one at each bit."""
 
     task: Task
     release: Release
     cohorts: NDArray[np.int64]
+    ones: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, task: Task, counts: BitCounts) -> Candidate:
+        """Counts of a task of one period."""
+        return cls(task, Release.of(counts, task.periods[0]), counts.reports, counts.ones.sum(axis=0))
 
     @property
     def of_value(self) -> bool:
@@ -43,6 +50,52 @@ class Candidate:
     def whole(self) -> tuple[str, str]:
         """Metric version and period, the same for all values of a group and their sum."""
         return folder_of(self.task.metric.in_group(None)), self.release.period
+
+    @property
+    def names_of_values(self) -> set[str]:
+        """Names of the values of a sum in its period; none without a group."""
+        metric = self.task.metric
+        values = () if metric.group is None else metric.group.values
+        return {f"{folder_of(metric.in_group(value))}/{self.release.period}" for value in values}
+
+
+def reasons_of_incomplete_groups(candidates: Sequence[Candidate], known: Set[str] = frozenset()) -> dict[str, str]:
+    """Why values of groups, and their sums, are not published because files are missing, damaged or of different times.
+
+    Subtracting the values from the sum would reveal what is missing, and nobody would have counted it. So the values have to add up to
+    the sum, in the reports of each cohort and the ones of each bit, or nothing of the period is published. A sum alone is complete, unless
+    readers know values of its period.
+
+    known : names of what was published before
+    """
+    reasons = dict[str, str]()
+    groups = _values(candidates)
+    wholes = {candidate.whole: candidate for candidate in candidates if not candidate.of_value}
+    for key in {**groups, **wholes}:
+        values, whole = groups.get(key, []), wholes.get(key)
+        if whole is None:
+            name = values[0].task.metric.name
+            reason = f"there is no complete file of all values of {name} in this period, which shows that no value is missing"
+        elif (not values and known.isdisjoint(whole.names_of_values)) or _is_sum(whole, values):
+            continue
+        else:
+            found, expected = sum(value.release.num_reports for value in values), whole.release.num_reports
+            name = whole.task.metric.name
+            reason = (
+                f"the values of {name} have {found:,} reports together, and the file of all values has {expected:,}"
+            )
+        incomplete = [*values, *([] if whole is None else [whole])]
+        reasons |= {candidate.task.name: f"{reason}. {_PULL_AGAIN}" for candidate in incomplete}
+    return reasons
+
+
+_PULL_AGAIN = "Pull the period again with --by-group"
+
+
+def _is_sum(whole: Candidate, values: Sequence[Candidate]) -> bool:
+    return np.array_equal(whole.cohorts, np.sum([value.cohorts for value in values], axis=0)) and np.array_equal(
+        whole.ones, np.sum([value.ones for value in values], axis=0)
+    )
 
 
 def reasons_to_withhold(

@@ -14,7 +14,6 @@ import json
 import os
 from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,6 @@ from hubbub.metrics.metric import Metric
 from hubbub.privacy import epsilon
 from hubbub.privacy.central import release_epsilon
 from hubbub.summary import BitCounts
-from hubbub.wire.dates import parse_period
 from hubbub_decoder.batch_decoding.tasks import folder_of
 from hubbub_decoder.errors import OutputError
 
@@ -146,12 +144,9 @@ def composed_epsilon(metric: Metric, releases: tuple[Release, ...]) -> float:
     return release_epsilon(metric, min(each.smallest_cohort for each in releases))
 
 
-def reason_to_withhold(metric: Metric, periods: tuple[str, ...], now: datetime) -> str | None:
+def reason_to_withhold(periods: tuple[str, ...]) -> str | None:
     """Why the counts of these periods are not published, whatever they are; None: they may be."""
     if len(periods) != 1:
         held = f"adds up {len(periods):,} periods" if periods else "names no period"
         return f"the file {held}: publish single periods, of which readers can take the sum"
-    closes = parse_period(metric.period, periods[0]).closes()
-    if now < closes:
-        return f"the period is open until {closes:%Y-%m-%d}: who reads an open period twice learns the reports between"
     return None

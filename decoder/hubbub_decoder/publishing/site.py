@@ -15,7 +15,6 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from datetime import datetime
 from enum import StrEnum
 from itertools import groupby
 from pathlib import Path
@@ -30,7 +29,7 @@ from hubbub_decoder.batch_decoding.run import Outcome, Status, run_tasks
 from hubbub_decoder.batch_decoding.tasks import Task, UnreadableFile, content_hash, folder_of
 from hubbub_decoder.errors import CandidateError, OutputError
 from hubbub_decoder.model.evidence import Evidence
-from hubbub_decoder.publishing.groups import Candidate, reasons_to_withhold, releases_of
+from hubbub_decoder.publishing.groups import Candidate, reasons_of_incomplete_groups, reasons_to_withhold, releases_of
 from hubbub_decoder.publishing.releases import Release, ReleaseLog, is_named, reason_to_withhold, short_names
 from hubbub_decoder.publishing.tables import FOLDER, Published, feed, index_json, metric_csv, metric_json
 from hubbub_decoder.report.about import period_text, provenance_rows
@@ -93,19 +92,19 @@ def publish(
     unreadable: Sequence[UnreadableFile],
     site: Path,
     terms: Terms,
-    now: datetime,
     *,
     processes: int = 1,
     show: Callable[[Iterator[Outcome], int], Iterator[Outcome]] = lambda outcomes, _: outcomes,
 ) -> list[PeriodResult]:
     """Decode what may be published, write a new version of the site, and show it.
 
-    tasks : with the suffix .json      now : UTC      show : outcomes of decodings with their number, as they pass
+    tasks : with the suffix .json      show : outcomes of decodings with their number, as they pass
 
     The site shows what the log of releases lists, without what is withheld. So a published period stays as it was, and fails, if its inputs
     do not allow to publish it again.
 
-    The files depend on the summaries, the candidates, the options and this release of hubbub, and on the time only by what is closed.
+    The files depend on the summaries, the candidates, the options and this release of hubbub, and on no clock: a summary says whether its
+    periods were closed.
 
     Raises OutputError if the site cannot be written, if another process publishes it, and for a `site` that this function did not make.
     Raises SummaryError if there is nothing to publish, and for a name in `terms` of which nothing is known.
@@ -118,10 +117,13 @@ def publish(
         terms.check_names([*(task.name for task in tasks), *log.names])
         before = log.published()
         log.withdraw(terms.withdrawn)
-        found = [_candidate(task, terms, log, now) for task in tasks]
-        candidates = [each for each in found if isinstance(each, Candidate)]
+        found = [_candidate(task, terms, log) for task in _with_own_files(tasks)]
+        results = {result.name: result for result in found if isinstance(result, PeriodResult)}
+        candidates = [candidate for candidate in found if isinstance(candidate, Candidate)]
+        incomplete = reasons_of_incomplete_groups(candidates, before.keys())
+        results |= {name: PeriodResult(name, PeriodStatus.FAILED, reason) for name, reason in incomplete.items()}
+        candidates = [candidate for candidate in candidates if candidate.task.name not in incomplete]
         withheld = reasons_to_withhold(candidates, terms.min_reports, before.keys())
-        results = {each.name: each for each in found if isinstance(each, PeriodResult)}
         results |= {name: PeriodResult(name, PeriodStatus.WITHHELD, reason) for name, reason in withheld.items()}
         chosen = list(releases_of(candidates, withheld, before.keys()))
         to_decode = [task for task, release in chosen if not _is_changed(log.of(task.name), release, terms)]
@@ -148,6 +150,10 @@ _CHANGED = Outcome(
     "", Status.FAILED, "its counts differ from those that were published, and a reader of both learns the reports between. "
     "Restore the summary, or pass --replace with the name of the metric: the difference then protects reports by their local epsilon alone",
 )  # fmt: skip
+_OPEN = (
+    "its counts were taken while the period was open, and who reads an open period twice learns the reports between. When the aggregator has "
+    "closed it, pull it again"
+)
 _WITHHELD, _WITHDRAWN = "--withhold names it", "--withdraw named it, which is for good"
 _MISSING = "its summary is missing: no file of the directory that can be read has this period of this definition alone. Restore the file"
 
@@ -163,16 +169,32 @@ def _result_of_published(name: str, result: PeriodResult | None, is_shown: bool)
     return PeriodResult(name, PeriodStatus.FAILED, f"{reason}. {remedy}")
 
 
-def _candidate(task: Task, terms: Terms, log: ReleaseLog, now: datetime) -> Candidate | PeriodResult:
+def _with_own_files(tasks: Sequence[Task]) -> list[Task]:
+    """Tasks without the sums over groups that were computed from files of their values: such a sum shows no missing value."""
+    of_values = {file for task in tasks if task.metric.group and task.metric.group.value for file in task.files}
+    return [
+        task for task in tasks if of_values.isdisjoint(task.files) or (task.metric.group and task.metric.group.value)
+    ]
+
+
+def _candidate(task: Task, terms: Terms, log: ReleaseLog) -> Candidate | PeriodResult:
     """Release of the counts of a task, or why there is none."""
     reason = _WITHDRAWN if is_named(task.name, log.withdrawn) else None
     reason = reason or (_WITHHELD if is_named(task.name, terms.withheld) else task.reason_to_skip)
     try:
-        reason = reason or reason_to_withhold(task.metric, task.periods, now)
+        reason = reason or reason_to_withhold(task.periods)
         if reason is None:
             _check_approved(task.candidates)
+            if len(task.files) > 1:
+                names = ", ".join(escape_untrusted(file.name) for file in task.files)
+                raise SummaryError(
+                    f"several files have this period, where one has all its reports: keep one of {names}"
+                )
             counts = Evidence(task.read()).counts
-            return Candidate(task, Release.of(counts, task.periods[0]), counts.reports)
+            candidate = Candidate.of(task, counts)
+            if counts.closed or candidate.release.counts in {release.counts for release in log.of(task.name)}:
+                return candidate
+            reason = _OPEN
     except HubbubError as problem:
         return PeriodResult(task.name, PeriodStatus.FAILED, str(problem))
     return PeriodResult(task.name, PeriodStatus.WITHHELD, reason)

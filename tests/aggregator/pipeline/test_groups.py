@@ -217,6 +217,35 @@ def test_a_pull_that_fails_between_values_has_no_sum(
     assert read_collected(tmp_path / "homepage.parquet").num_reports == 6
 
 
+def test_pull_keeps_final_files_and_repeats_others(
+    start: StartAggregator, store: SqlStore, make_batch: MakeBatch, tmp_path: Path
+) -> None:
+    aggregator, file = start(store), tmp_path / "homepage.parquet"
+    batch = make_batch(PAGE, n=4, group="a")
+    aggregator.post(batch)
+    options = ["--period", batch.period, "--by-group", "--out", str(file)]
+
+    def pull(*more: str, url: str = aggregator.url) -> str:
+        done = CliRunner().invoke(main, ["pull", url, "homepage", *options, *more])
+        assert done.exit_code == 0, done.output
+        return done.stderr
+
+    assert "may still grow" in pull()
+    aggregator.post(make_batch(PAGE, n=2, group="b"))
+    assert "6 reports" in pull()
+    for value in "ab":
+        store.close_period(PAGE.in_group(value).digest, batch.period)
+    assert "6 reports of homepage\n" in pull()
+    kept = {path: path.read_bytes() for path in tmp_path.glob("*.parquet")}
+    assert len(kept) == 3
+    assert "its counts are final" in pull(url="http://127.0.0.1:9")
+    assert all(read_collected(path).closed for path in kept)
+    for damage in (b"x", None):  # of one value: all are downloaded again
+        file.with_stem("homepage-b").write_bytes(damage) if damage else file.with_stem("homepage-b").unlink()
+        assert "wrote" in pull()
+        assert {path: path.read_bytes() for path in tmp_path.glob("*.parquet")} == kept
+
+
 def test_periods_of_all_values_are_closed_and_purged(
     store: SqlStore, definitions: Definitions, make_batch: MakeBatch
 ) -> None:
@@ -293,6 +322,9 @@ def test_segments_are_folded_by_value(
     for metric in metrics:
         for value in {batch.group for batch in batches if batch.metric == metric.name}:
             assert found[metric.in_group(value).digest] == expected(batches, metric, value)
+        if metric.group is not None:
+            values = [found[one.digest] for one in metric.collections if one is not metric and one.digest in found]
+            assert np.array_equal(found[metric.digest].ones, sum(one.ones for one in values))
 
 
 def toml(metrics: list[Metric]) -> str:

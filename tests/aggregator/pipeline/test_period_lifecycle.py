@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hubbub import Definitions, Metric
+from hubbub.summary import summary_from_bytes, summary_to_bytes
 from hubbub_aggregator.database.engine import SQLITE_LOCK_POLL_SECONDS, open_postgres, open_sqlite
 from hubbub_aggregator.database.location import is_postgres
 from hubbub_aggregator.pipeline.folding import fold, read_summary
@@ -54,6 +55,22 @@ def test_closed_period_refuses_batches_of_every_process(store: SqlStore, metric:
     assert store.append([batch, other]) == [AppendResult.CLOSED, AppendResult.STORED]
     assert not store.contains(batch)
     assert read_summary(store, metric).num_reports == 6
+
+
+def test_summary_says_that_all_its_periods_are_closed(
+    store: SqlStore, definitions: Definitions, metric: Metric, make_batch: MakeBatch
+) -> None:
+    """Counts that were taken while a period was open were published as complete, because a clock said that it had closed since."""
+    days = ("2024-06-15", "2024-06-16")
+    store.append([make_batch(metric, period=day) for day in days])
+    assert not read_summary(store, metric).closed
+    upkeep(store, definitions, Settings(), CLOSES)
+    assert [read_summary(store, metric, [day]).closed for day in days] == [True, False]
+    assert not read_summary(store, metric).closed
+    assert not read_summary(store, metric, ["2024-06-17"]).closed
+    upkeep(store, definitions, Settings(), CLOSES + timedelta(days=1))
+    assert read_summary(store, metric).closed
+    assert summary_from_bytes(summary_to_bytes(read_summary(store, metric))).closed
 
 
 def test_upload_to_a_period_closed_by_the_store_is_answered_410(

@@ -221,10 +221,28 @@ def test_fold_of_a_closed_period_may_be_interrupted_at_any_write(
         fold_now(objects, WIDE, keep=False)
     folded = fold_now(objects, WIDE, keep=False)
     assert folded.summary is not None
+    assert folded.summary.closed
     assert folded.summary.num_reports == 2 * 3
     kinds = [name.split("/")[-2] for name in objects.names()]
     assert set(kinds) == {"closed", "folded", "summaries"}
     assert kinds.count("summaries") == 1
+
+
+def test_summary_is_closed_once_all_segments_before_the_mark_are_counted(
+    objects: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hubbub_aggregator.segments.folding._MAX_SEGMENTS_PER_FOLD", 2)
+    closed = list[bool]()
+    for number in range(4):
+        put(objects, WIDE, [batch(WIDE, number)], f"{number}")
+        put(objects, WIDE, [batch(WIDE, number + 10)], f"{number} too")
+        if number == 3:
+            objects.create(closed_name(folder_of(WIDE).path), b"closed")
+        if number != 2:
+            summary = fold_now(objects, WIDE, keep=None).summary
+            assert summary is not None
+            closed.append(summary.closed)
+    assert closed == [False, False, True]
 
 
 def test_fold_that_is_overtaken_starts_again(objects: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:

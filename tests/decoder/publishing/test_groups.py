@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import reduce
 from itertools import chain, combinations
+from operator import add
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +18,12 @@ from hypothesis import strategies as st
 from hubbub import Metric
 from hubbub.metrics.group import Group
 from hubbub.privacy.central import release_epsilon
-from hubbub.summary import BitCounts, write_summary
+from hubbub.summary import BitCounts, read_summary, write_summary
 from hubbub_decoder import decode, simulate
 from hubbub_decoder.batch_decoding.tasks import Task
 from hubbub_decoder.options import Options
 from hubbub_decoder.publishing.groups import Candidate, reasons_to_withhold, releases_of
-from hubbub_decoder.publishing.releases import Release
+from hubbub_decoder.publishing.site import PeriodStatus
 from tests.decoder.publishing.test_publish import DAYS, PAGE, document, files, place, run, statuses  # noqa: F401  (a fixture)
 from tests.support.report_pages import visible_page_text
 
@@ -35,7 +37,7 @@ def candidate(metric: Metric, cohorts: list[int]) -> Candidate:
     reports = np.array(cohorts)
     counts = BitCounts(metric, reports, np.zeros((metric.num_cohorts, metric.num_bits), int), [DAYS[0]])
     task = Task(metric, (DAYS[0],), (), None, Options())
-    return Candidate(task, Release.of(counts, DAYS[0]), reports)
+    return Candidate.of(task, counts)
 
 
 sizes = st.lists(st.sampled_from([0, 1, 30, 60, 99, 100, 150, 1_000]), min_size=len(VALUES), max_size=len(VALUES))
@@ -88,8 +90,9 @@ def write_arms(directory: Path, numbers: dict[str, int], day: str = DAYS[0]) -> 
         made = simulate(
             metric, {"a": number // 2}, np.random.default_rng(seed), no_value=number - number // 2, periods=[day]
         )
-        counts[value] = made.bit_counts()
+        counts[value] = replace(made.bit_counts(), closed=True)
         write_summary(counts[value], directory / "summaries" / f"arms-{value}-{day}.parquet")
+    write_summary(reduce(add, counts.values()), directory / "summaries" / f"arms-{day}.parquet")
     (directory / "candidates" / "arms.txt").write_text("a\nb\n")
     return counts
 
@@ -124,6 +127,45 @@ def test_a_site_has_a_page_for_each_value(place: Path) -> None:  # noqa: F811
     assert "Periods that are not here are withheld" in site[f"{folder}-a/index.html"].decode()
     assert "Periods that are not here" not in site[f"{folder}/index.html"].decode()
     assert files(place / "site") == (run(place), files(place / "site"))[1]
+
+
+@pytest.mark.usefixtures("place")
+@pytest.mark.parametrize("damage", ["missing", "damaged", "of another night", "open", "no sum", "damaged sum", "twice"])
+def test_nothing_is_published_of_an_incomplete_group(place: Path, damage: str) -> None:  # noqa: F811
+    """Without the file of one value, subtraction revealed the counts of its 300 reports."""
+    write_arms(place, {"a": 4_000, "b": 3_000, "c": 300, "d": 1_500})
+    file = place / "summaries" / f"arms-{'' if 'sum' in damage else 'c-'}{DAYS[0]}.parquet"
+    counts = read_summary(file)
+    match damage:
+        case "missing" | "no sum":
+            file.unlink()
+        case "damaged" | "damaged sum":
+            file.write_bytes(file.read_bytes()[:-9])
+        case "of another night":
+            people = simulate(counts.metric, {"a": 50}, np.random.default_rng(9), no_value=150, periods=[DAYS[0]])
+            write_summary(replace(people, closed=True), file)
+        case "open":
+            write_summary(replace(counts, closed=False), file)
+        case "twice":
+            write_summary(counts, file.with_name("again.parquet"))
+    results = run(place)
+    of_arms = {name: result for name, result in results.items() if name.startswith("arms")}
+    assert not any(result.status is PeriodStatus.PUBLISHED for result in of_arms.values())
+    assert any(result.status is PeriodStatus.FAILED for result in of_arms.values())
+    assert not any(name.startswith("arms") for name in files(place / "site"))
+    assert any("arm" not in name and result.status is PeriodStatus.PUBLISHED for name, result in results.items())
+
+
+@pytest.mark.usefixtures("place")
+@pytest.mark.parametrize("damage", ["missing", "damaged"])
+def test_an_incomplete_group_leaves_what_was_published(place: Path, damage: str) -> None:  # noqa: F811
+    write_arms(place, {"a": 4_000, "b": 3_000, "c": 1_300})
+    run(place)
+    before, file = files(place / "site"), place / "summaries" / f"arms-c-{DAYS[0]}.parquet"
+    file.write_bytes(b"x") if damage == "damaged" else file.unlink()
+    results = run(place)
+    assert {result.status for name, result in results.items() if name.startswith("arms")} == {PeriodStatus.FAILED}
+    assert files(place / "site") == before
 
 
 @settings(max_examples=100)

@@ -9,8 +9,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import timedelta
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,34 +20,44 @@ from click.testing import CliRunner
 
 from hubbub import Metric
 from hubbub.cli import main
-from hubbub.metrics import periods
 from hubbub.metrics.group import Group
-from hubbub.summary import Summary, read_collected, summary_to_bytes
+from hubbub.summary import BitCounts, Summary, read_collected, summary_to_bytes
 from hubbub_decoder import decode, simulate
 from hubbub_decoder.batch_decoding import run as batch_run
 from hubbub_decoder.batch_decoding import tasks
 from hubbub_decoder.batch_decoding.tasks import folder_of
-from tests.decoder.publishing.test_publish import CLOSED, DARK, DAYS, PAGE, files
+from tests.decoder.publishing.test_publish import DARK, DAYS, PAGE, files
 
 ARM = Metric.boolean("arm", prob_p=0.25, prob_q=0.75, prob_f=0.25, group=Group("arm", ("a", "other")))
 SERIES: Mapping[str, Metric] = {
-    "page": PAGE, "dark": DARK, "arm-a": ARM.in_group("a"), "arm-other": ARM.in_group("other")
+    "page": PAGE, "dark": DARK, "arm-a": ARM.in_group("a"), "arm-other": ARM.in_group("other"), "arm": ARM
 }  # fmt: skip
-"""Metrics of the summaries; the sum of the arms is published besides them."""
-REPORTS, SMALL = 3_000, 500
+"""Metrics of the summaries; "arm" is the sum of the arms."""
+REPORTS, SMALL, OPEN = 3_000, 500, 1_700
 OPTIONS = [*(name for name in ("page", "dark", "arm")), *(f"{name}/{day}" for name in ("page", "dark", "arm") for day in DAYS)]  # fmt: skip
 
 
 @cache
 def content(series: str, day: str, version: int) -> bytes:
-    """A summary; version 2 has few reports, version 3 is of a changed definition, and version 4 is cut off."""
+    """A summary; version 2 has few reports, version 3 is of a changed definition, version 4 is cut off, and version 5 is of an open period."""
+    if series == "arm":
+        return summary_to_bytes(arms(day, version)[0] + arms(day, version)[1])[: -9 if version == 4 else None]
+    data = summary_to_bytes(simulated(series, day, version))
+    return data[:-9] if version == 4 else data
+
+
+def arms(day: str, version: int) -> list[BitCounts]:
+    return [simulated(series, day, 0 if version == 3 else version) for series in ("arm-a", "arm-other")]
+
+
+@cache
+def simulated(series: str, day: str, version: int) -> BitCounts:
     metric = Metric.boolean("dark", prob_p=0.25, prob_q=0.75, prob_f=0.5) if version == 3 else SERIES[series]
-    people = SMALL if version == 2 else REPORTS
+    people = {2: SMALL, 5: OPEN}.get(version, REPORTS)
     values = {"a": people // 2} if metric.name == "page" else {"true": people // 2}
     rng = np.random.default_rng([version, DAYS.index(day), [*SERIES].index(series)])
     counts = simulate(metric, values, rng, no_value=people - people // 2, periods=[day])
-    data = summary_to_bytes(counts)
-    return data[:-9] if version == 4 else data
+    return replace(counts.bit_counts(), closed=version != 5)
 
 
 decodings: dict[Any, Any] = {}
@@ -75,7 +84,6 @@ class Night:
 
     summaries: dict[tuple[str, str], int]
     candidates: str = "approved"
-    is_closed: bool = True
     min_reports: int = 1_000
     vanishing: str = ""
     withhold: list[str] = field(default_factory=list)
@@ -90,13 +98,12 @@ def random_nights(rng: np.random.Generator) -> list[Night]:
     for _ in range(6):
         for key in summaries:
             if rng.random() < 0.25:
-                summaries[key] = int(rng.choice([0, 0, 0, 1, 2, 3, 4, -1]))
+                summaries[key] = int(rng.choice([0, 0, 0, 1, 2, 3, 4, 5, -1]))
         if rng.random() < 0.05:
             summaries = dict.fromkeys(summaries, -1)
         night = Night({key: version for key, version in summaries.items() if version >= 0})
         if rng.random() < 0.4:
             night.candidates = str(rng.choice(["missing", "damaged", "results", "no option"]))
-        night.is_closed = rng.random() < 0.85
         night.min_reports = int(rng.choice([1_000, 1_000, 1_000, 100, 4_000]))
         if rng.random() < 0.2:
             night.vanishing = str(rng.choice([*SERIES]))
@@ -154,15 +161,15 @@ def page_of(series: str, day: str) -> str:
 
 
 def has_inputs(night: Night, page: str) -> bool:
-    """Whether the inputs of a night are those of the first one for a page; a sum of arms needs both."""
+    """Whether the inputs of a night are those of the first one for a page; arms are published together."""
     day = page.partition("/")[2]
-    parts = {f"{folder_of(ARM)}/{day}": ["arm-a", "arm-other"], **{page_of(one, day): [one] for one in SERIES}}
+    group = ["arm-a", "arm-other", "arm"]
+    parts = {page_of(one, day): group if one in group else [one] for one in SERIES}
     series = parts.get(page, [])  # none: a page of a changed definition
     return (
         bool(series)
         and all(night.summaries.get((one, day)) == 0 and one != night.vanishing for one in series)
         and (night.candidates == "approved" or series != ["page"])
-        and night.is_closed
         and night.min_reports <= REPORTS
     )
 
@@ -178,8 +185,6 @@ def test_what_was_published_stays_or_the_run_fails(
     site, published, withdrawn, nights = tmp_path / "site", dict[str, Any](), list[str](), random_nights(rng)
     for night in nights:
         arguments = prepare(tmp_path, night)
-        now = CLOSED if night.is_closed else CLOSED - timedelta(days=20)
-        monkeypatch.setattr(periods, "utc_now", lambda now=now: now)
 
         def read(path: Path, gone: str = night.vanishing) -> Any:
             found = read_collected(path)
@@ -193,6 +198,7 @@ def test_what_was_published_stays_or_the_run_fails(
         assert done.exit_code in (0, 1), done.output
         assert "Traceback" not in done.stderr
         shown = pages(files(site))
+        assert {OPEN, 2 * OPEN}.isdisjoint(entry["num_reports"] for _, entry in shown.values())
         assert (done.exit_code == 0) if night is nights[0] else done.stdout, done.output
         withdrawn += night.withdraw
         results = {each["name"]: each for each in json.loads(done.stdout)["periods"]}
