@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import ClassVar
@@ -100,7 +101,7 @@ def write(place: Path, metric: Metric, day: str, population: JointPopulation, se
         reports = simulate(metric, population, rng, form=Reports, periods=[day])
         write_report_file(metric, [(reports.cohorts, reports.rows)], path, [day])
     else:
-        write_summary(simulate(metric, population, rng, periods=[day]), path)
+        write_summary(replace(simulate(metric, population, rng, periods=[day]), closed=True), path)
 
 
 def job_of(place: Path) -> Job:

@@ -6,6 +6,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
@@ -77,7 +78,7 @@ def add_odd_entries(place: Path) -> list[Path]:
     paths = []
     for number, (kind, make) in enumerate(SUMMARIES.items()):
         day = str(date.fromisoformat(DAY) + timedelta(days=1 + number))
-        counts = simulate(PAGE, {"a": 2_000}, np.random.default_rng(number), periods=[day])
+        counts = replace(simulate(PAGE, {"a": 2_000}, np.random.default_rng(number), periods=[day]), closed=True)
         paths.append(place / "summaries" / f"{number:02} {NAMES[number % len(NAMES)]}.parquet")
         make(paths[-1], summary_to_bytes(counts))
         assert os.path.lexists(paths[-1]), kind
