@@ -7,6 +7,8 @@ from hubbub.consent import Consent, ConsentRecord
 from hubbub.encoding.encoder import Encoder
 from hubbub.encoding.secret import Secret
 from hubbub.errors import DefinitionError, HubbubError, InvalidValueError, ParameterError, SummaryError
+from hubbub.mechanisms.subset import SubsetSelection
+from hubbub.mechanisms.unary import UnaryResponse
 from hubbub.metrics.buckets import Buckets, Estimand, Several
 from hubbub.metrics.definitions import Definitions, load_definitions, parse_definitions
 from hubbub.metrics.discovery import Discovery
@@ -56,7 +58,9 @@ __all__ = [
     "Secret",
     "Several",
     "Subject",
+    "SubsetSelection",
     "SummaryError",
+    "UnaryResponse",
     "consent_notice",
     "load_definitions",
     "parse_definitions",

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from hubbub.encoding.secret import Shake
-from hubbub.mechanisms.blanket import Blanket
 from hubbub.mechanisms.mechanism import Mechanism
 from hubbub.metrics.discovery import DiscoveryMethod
-from hubbub.metrics.kinds.kind import BlockKind, BloomBits, ChangeWords, Fact, JointValue, Value
-from hubbub.metrics.params import HasBlocks
-from hubbub.privacy.lifetime import FigureRow
+from hubbub.metrics.kinds.kind import BloomBits, JointValue, Value
 from hubbub.randomness import RandomBytes
 from hubbub.sdk.configuration import Durability
 from hubbub.sdk.storage.copy_detection import MachineIdReader
@@ -16,20 +12,12 @@ from hubbub.sdk.storage.filesystem import Disk
 from hubbub.sdk.transparency.state_reports import LedgerAccount, QuarantinedBatch, QueuedBatch, SavedConsent
 from hubbub.sdk.upload.retry_policy import UploadResponse
 from hubbub.sdk.upload.transport import Transport
-from hubbub.wire.batch import BatchFields
 
 __all__ = [
-    "BatchFields",
-    "Blanket",
-    "BlockKind",
     "BloomBits",
-    "ChangeWords",
     "DiscoveryMethod",
     "Disk",
     "Durability",
-    "Fact",
-    "FigureRow",
-    "HasBlocks",
     "JointValue",
     "LedgerAccount",
     "MachineIdReader",
@@ -38,7 +26,6 @@ __all__ = [
     "QueuedBatch",
     "RandomBytes",
     "SavedConsent",
-    "Shake",
     "Transport",
     "UploadResponse",
     "Value",

@@ -90,7 +90,9 @@ def page_of_name(module: str, name: str, thing: object) -> str:
         f".. currentmodule:: {module}\n",
     ]
     if inspect.isclass(thing):
-        lines += [f".. autoclass:: {name}", "   :members:", f"   :inherited-members: {BASES_WITHOUT_MEMBERS}"]
+        lines.append(f".. autoclass:: {name}")
+        if not module.endswith(".typing"):  # the names of these types are public, and their members are not
+            lines += ["   :members:", f"   :inherited-members: {BASES_WITHOUT_MEMBERS}"]
     else:
         lines.append(f".. autofunction:: {name}")
     return "\n".join([*lines, ""])

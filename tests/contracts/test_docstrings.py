@@ -10,13 +10,14 @@ import textwrap
 from collections.abc import Iterator
 from contextlib import suppress
 from enum import StrEnum
-from functools import cache
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 from numpydoc.docscrape import NumpyDocString
 from numpydoc.validate import validate
 
-from tests.contracts.test_api import PUBLIC_MEMBERS, PUBLIC_MODULES
+from tests.contracts.test_api import PUBLIC_MODULES, is_promised
+from tests.contracts.test_layers import MODULES
 
 NOT_REQUIRED = {
     "ES01": "a summary is enough where nothing else is to say",
@@ -53,8 +54,7 @@ def public_names() -> Iterator[Documented]:
             thing, where = getattr(module, name), f"{module.__name__}.{name}"
             if inspect.isclass(thing):
                 yield documented(where, thing)
-                members = PUBLIC_MEMBERS.get(where, {each for each in dir(thing) if not each.startswith("_")})
-                for each in sorted(members):
+                for each in filter(partial(is_promised, where), dir(thing)):
                     function = function_of(thing, each)
                     if function is not None:
                         yield documented(f"{where}.{each}", function, thing)
@@ -140,6 +140,30 @@ def test_fields_are_documented_in_order() -> None:
         if inspect.isclass(thing):
             order = [name for name in vars(thing).get("__annotations__", {}) if name in entries(text, "Attributes")]
             assert [name for name in entries(text, "Attributes") if name in order] == order, where
+
+
+def test_internal_docstrings_are_short() -> None:
+    """Sections are for readers of the reference. A public class may have its text in a base class of the package."""
+    public = {(each.thing.__module__, each.thing.__qualname__) for each in public_names()}
+    for base in (base for each in public_names() if inspect.isclass(each.thing) for base in each.thing.__mro__[1:]):
+        public |= {(base.__module__, base.__qualname__)}
+        public |= {(base.__module__, f"{base.__qualname__}.{name}") for name in vars(base)}
+    found = [
+        f"{module}.{name}"
+        for module, file in MODULES.items()
+        for name, text in docstrings_of(ast.parse(file.read_text()))
+        if "\n---" in text and (module, name) not in public
+    ]
+    assert not found, "write one or two sentences, and `name : meaning` for parameters that need it"
+
+
+def docstrings_of(node: ast.Module | ast.ClassDef, prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the qualified name and the docstring of each class, function and method."""
+    for each in node.body:
+        if isinstance(each, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield f"{prefix}{each.name}", ast.get_docstring(each) or ""
+        if isinstance(each, ast.ClassDef):
+            yield from docstrings_of(each, f"{prefix}{each.name}.")
 
 
 def test_returned_types_are_the_annotations() -> None:

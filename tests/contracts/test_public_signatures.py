@@ -13,7 +13,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any, NamedTuple, TypeVar
 
-from tests.contracts.test_api import PUBLIC_MEMBERS, PUBLIC_MODULES
+from tests.contracts.test_api import PUBLIC_MODULES, is_promised
 
 NAMES_OF_NUMBERS = {"reports": "num_reports", "candidates": "num_candidates"}
 SYNONYMS = {
@@ -56,14 +56,12 @@ def public_annotations() -> Iterator[Annotated]:
 
 def of_class(where: str, base: type) -> Iterator[Annotated]:
     for name, annotation in vars(base).get("__annotations__", {}).items():
-        if not name.startswith("_"):
+        if is_promised(where, name):
             yield Annotated(where, name, text_of(annotation), sys.modules[base.__module__])
     for name, member in vars(base).items():
         each: Any = member.fget if isinstance(member, property) else getattr(member, "__func__", member)
-        if name not in PUBLIC_MEMBERS.get(where, {name}):
-            continue
-        is_public_method = inspect.isfunction(each) and each.__module__.startswith("hubbub")
-        if is_public_method and (name == "__init__" or not name.startswith("_")):
+        is_method = inspect.isfunction(each) and each.__module__.startswith("hubbub")
+        if is_method and (name == "__init__" or is_promised(where, name)):
             yield from of_function(f"{where}.{name}", each)
 
 

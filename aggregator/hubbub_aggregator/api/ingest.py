@@ -18,7 +18,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from hubbub.metrics.definitions import Definitions
-from hubbub.wire.batch import Batch, BatchFields, FieldNames
+from hubbub.wire.batch import Batch, BatchFields, FieldNames, batch_of_fields
 from hubbub.wire.problems import ProblemType, RefusedError
 from hubbub_aggregator.api.batch_validation import admit
 from hubbub_aggregator.api.dependencies import Service, charge, charge_request
@@ -154,7 +154,7 @@ def decode_batch(body: bytes) -> Batch:
     The decoder holds the interpreter lock, so a thread would not help: the definitions bound the size instead
     (`ActiveDefinitions.largest_batch`).
     """
-    return Batch.from_json(body, _read_fields)
+    return batch_of_fields(_read_fields(body))
 
 
 def _read_fields(body: bytes) -> BatchFields:

@@ -24,17 +24,10 @@ class AdapterError(HubbubError):
 class Adapter:
     """Process of an adapter, started without a shell. It is a context manager. What the adapter writes to stderr is shown.
 
-    Parameters
-    ----------
-    command
-        Program and arguments.
-    timeout
-        Longest time for one answer, in seconds.
+    command : program and arguments
+    timeout : longest time for one answer, in seconds
 
-    Raises
-    ------
-    AdapterError
-        The program cannot be started.
+    Raises AdapterError if the program cannot be started.
     """
 
     def __init__(self, command: Sequence[str], timeout: float) -> None:
@@ -68,22 +61,9 @@ class Adapter:
             self._requests.close()
 
     def ask(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the answer to a request.
+        """Return the answer to a request: the JSON object of the adapter's next line.
 
-        Parameters
-        ----------
-        request
-            JSON values.
-
-        Returns
-        -------
-        Mapping[str, Any]
-            JSON object of the adapter's next line.
-
-        Raises
-        ------
-        AdapterError
-            The adapter ended, did not answer in time, or wrote something else than a JSON object.
+        Raises AdapterError if the adapter ended, did not answer in time, or wrote something else than a JSON object.
         """
         try:
             self._requests.write(json.dumps(request).encode() + b"\n")

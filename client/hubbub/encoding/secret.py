@@ -20,36 +20,13 @@ class Shake(Protocol):
     """Type of `hashlib.shake_256` objects."""
 
     def update(self, data: bytes, /) -> None:
-        """Append data to the input.
-
-        Parameters
-        ----------
-        data
-            Bytes to append.
-        """
+        """Append data to the input."""
 
     def digest(self, length: int, /) -> bytes:
-        """Return the first bytes of the output.
-
-        Parameters
-        ----------
-        length
-            Number of bytes.
-
-        Returns
-        -------
-        bytes
-            The first `length` bytes.
-        """
+        """Return the first bytes of the output."""
 
     def copy(self) -> Self:
-        """Return an object with the same input.
-
-        Returns
-        -------
-        Self
-            An independent copy.
-        """
+        """Return an object with the same input."""
 
 
 def length_prefixed(field: bytes) -> bytes:
@@ -104,20 +81,7 @@ class Secret:
         return cls(random_bytes(SECRET_BYTES))
 
     def stream(self, domain: str, *fields: bytes) -> Shake:
-        """Return the SHAKE-256 object of (domain, secret, fields).
-
-        Parameters
-        ----------
-        domain
-            Name of the use. Streams of different uses are independent.
-        *fields
-            Further input. Each field is prefixed by its length.
-
-        Returns
-        -------
-        Shake
-            SHAKE-256 object with this input.
-        """
+        """Return the SHAKE-256 object of (domain, secret, fields)."""
         shake = hashlib.shake_256(length_prefixed(domain.encode()))
         shake.update(length_prefixed(self._key))
         for field in fields:

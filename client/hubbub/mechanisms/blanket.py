@@ -47,16 +47,10 @@ class Part:
 class Blanket:
     """Privacy blanket of a mechanism, with the ratios by which every two values stand out from it.
 
-    Attributes
-    ----------
-    weight
-        gamma, in [0, 1].
-    pairs
-        Parts of the blanket for each pair of values, up to symmetry.
+    weight : gamma, in [0, 1]
+    pairs  : parts of the blanket for each pair of values, up to symmetry
 
-    References
-    ----------
-    Balle, Bell, Gascon, Nissim 2019, "The privacy blanket of the shuffle model" (arXiv 1903.02837), section 5.
+    Source: Balle, Bell, Gascon, Nissim 2019, "The privacy blanket of the shuffle model" (arXiv 1903.02837), section 5.
     """
 
     weight: float

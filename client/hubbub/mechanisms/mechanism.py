@@ -71,25 +71,7 @@ class Mechanism(ABC):
     @classmethod
     @abstractmethod
     def of_fields(cls, fields: Mapping[str, Any], num_values: int) -> Self:
-        """Return the mechanism of its fields in a definition.
-
-        Parameters
-        ----------
-        fields
-            Fields by name.
-        num_values
-            Number of values of the block, "no value" included.
-
-        Returns
-        -------
-        Self
-            Mechanism with these fields.
-
-        Raises
-        ------
-        ParameterError
-            A field is missing or out of range.
-        """
+        """Return the mechanism of its fields in a definition; raises ParameterError."""
 
     @property
     @abstractmethod
@@ -113,33 +95,11 @@ class Mechanism(ABC):
 
     @abstractmethod
     def check_num_bits(self, num_bits: int) -> None:
-        """Check that the mechanism can randomize a block of so many bits.
-
-        Parameters
-        ----------
-        num_bits
-            Number of bits, k.
-
-        Raises
-        ------
-        ParameterError
-            It cannot.
-        """
+        """Check that the mechanism can randomize a block of so many bits; raises ParameterError."""
 
     @abstractmethod
     def require_collectable(self, name: str) -> None:
-        """Check that clients may report under these parameters.
-
-        Parameters
-        ----------
-        name
-            Name of the metric, for the message.
-
-        Raises
-        ------
-        DefinitionError
-            Only imported reports may have these parameters.
-        """
+        """Check that clients may report under these parameters; raises DefinitionError."""
 
     @property
     @abstractmethod
@@ -163,36 +123,11 @@ class Mechanism(ABC):
 
     @abstractmethod
     def permanent_response(self, num_bits: int) -> tuple[int, Callable[[int, bytes], int]]:
-        """Return the permanent response of a block.
-
-        Parameters
-        ----------
-        num_bits
-            Number of bits, k.
-
-        Returns
-        -------
-        tuple[int, Callable[[int, bytes], int]]
-            Number of random bytes that it needs, and the function of true bits and these bytes that returns permanent
-            bits.
-        """
+        """Return the permanent response of a block: the random bytes that it needs, and its function of true bits and these bytes."""
 
     @abstractmethod
     def instantaneous_response(self, num_bits: int, random_bytes: RandomBytes) -> Callable[[int], int]:
-        """Return the instantaneous response of a block.
-
-        Parameters
-        ----------
-        num_bits
-            Number of bits, k.
-        random_bytes
-            Source of the noise.
-
-        Returns
-        -------
-        Callable[[int], int]
-            Function of permanent bits that returns the bits of one report.
-        """
+        """Return the instantaneous response of a block: the function of permanent bits that returns the bits of one report."""
 
     @abstractmethod
     def simulate(
@@ -200,136 +135,52 @@ class Mechanism(ABC):
     ) -> Iterator[NDArray[np.bool_]]:
         """Yield the t reports that n clients draw from one permanent response each, with exactly the law of the client.
 
-        Parameters
-        ----------
-        true_bits
-            Shape (n, h), positions of the true bits of each client. The position k is no bit.
-        num_bits
-            Number of bits, k.
-        reports
-            Number of reports of each client, t.
-        rng
-            Source of the noise, which is the same with every version of numpy.
-
-        Yields
-        ------
-        NDArray[np.bool_]
-            Shape (n, k), the bits of one report of each client.
+        true_bits : shape (n, h), positions of the true bits of each client. The position k is no bit.
+        yields    : shape (n, k), the bits of one report of each client
         """
 
     @abstractmethod
     def epsilon(self, num_bits: int, possible_ones: Iterable[int], reports: float) -> float:
         """Return the privacy loss of t reports of one unchanging value, the largest of any two values.
 
-        Parameters
-        ----------
-        num_bits
-            Number of bits, k.
-        possible_ones
-            Numbers of true bits that a value may have. Two values share as few of the k bits as possible.
-        reports
-            t, an integer >= 1, or math.inf for all reports that are drawn from one permanent response.
-
-        Returns
-        -------
-        float
-            eps(t), in (0, inf].
+        reports : t, an integer >= 1, or math.inf for all reports that are drawn from one permanent response
         """
 
     @abstractmethod
     def blanket(self, num_bits: int, possible_ones: Iterable[int], epochs: Sequence[float]) -> Blanket:
         """Return a privacy blanket of the reports of one unchanging value.
 
-        Parameters
-        ----------
-        num_bits
-            k, number of bits of the block.
-        possible_ones
-            Numbers of true bits of a value. Two values share as few of the k bits as possible.
-        epochs
-            Number of reports that are drawn from each permanent response, an integer >= 1 or math.inf each. The epsilon
-            of these reports is finite.
-
-        Returns
-        -------
-        Blanket
-            Common part of the reports of all values. Its weight is 0 where none is known.
+        epochs : number of reports that are drawn from each permanent response, an integer >= 1 or math.inf each. The epsilon of these reports is finite.
         """
 
     @abstractmethod
     def mutual_information(self, num_bits: int, possible_ones: Iterable[int], reports: float) -> float:
         """Return I, the mutual information between t reports and t other reports of one client.
 
-        Parameters
-        ----------
-        num_bits
-            Number of bits, k.
-        possible_ones
-            Numbers of true bits that a value may have.
-        reports
-            t, an integer >= 1, or math.inf.
-
-        Returns
-        -------
-        float
-            I in nats, for the value for which it is largest.
+        reports : t, an integer >= 1, or math.inf
         """
 
     @abstractmethod
     def ones_distribution(self, num_bits: int, true_ones: int) -> NDArray[np.float64]:
         """Return the distribution of the number of ones of a report.
 
-        Parameters
-        ----------
-        num_bits
-            Number of bits, k.
-        true_ones
-            Number of true bits of the value.
-
-        Returns
-        -------
-        NDArray[np.float64]
-            Shape (k + 1,), the probability of 0, 1, ... k ones.
+        returns : shape (k + 1,), the probability of 0, 1, ... k ones.
         """
 
     @abstractmethod
     def log_collision(self, num_bits: int, true_ones: int, reports: int) -> float:
-        """Return the logarithm of the probability that two clients with the same true bits send the same t reports.
-
-        Parameters
-        ----------
-        num_bits
-            Number of bits, k.
-        true_ones
-            Number of true bits of the value.
-        reports
-            Number of reports of each client, t, each from one permanent response.
-
-        Returns
-        -------
-        float
-            Natural logarithm, at most 0.
-        """
+        """Return the logarithm of the probability that two clients with the same true bits send the same t reports."""
 
     def noise_variances(self, true_ones: Rate) -> tuple[Rate, Rate]:
         """Return the variances of a reported bit by its instantaneous and by its permanent noise.
 
-        Parameters
-        ----------
-        true_ones
-            Share mu of the reports whose true bit is one: a float, or an array of any shape.
-
-        Returns
-        -------
-        tuple[Rate, Rate]
-            Both variances, of the shape of `true_ones`.
-
-        Notes
-        -----
         With pi = b + (a - b) mu, they are::
 
             pi q (1-q) + (1 - pi) p (1-p)
             (q-p)**2 (mu a (1-a) + (1 - mu) b (1-b))
+
+        true_ones : share mu of the reports whose true bit is one: a float, or an array of any shape
+        returns   : both variances, of the shape of `true_ones`
         """
         a, b, p, q = self.permanent_q, self.permanent_p, self.prob_p, self.prob_q
         ones = b + (a - b) * true_ones
@@ -341,11 +192,7 @@ class Mechanism(ABC):
     def noise_covariances(self) -> tuple[tuple[float, float], tuple[float, float]]:
         """Return the covariances of two reported bits by their instantaneous and by their permanent noise.
 
-        Returns
-        -------
-        tuple[tuple[float, float], tuple[float, float]]
-            Each is a pair: where neither true bit is one, and where one of the two is. At most one true bit of a block
-            is one.
+        Each is a pair: where neither true bit is one, and where one of the two is. At most one true bit of a block is one.
         """
 
 

@@ -165,8 +165,6 @@ class SubsetSelection(Mechanism):
     def permanent_response(self, num_bits: int) -> tuple[int, Callable[[int, bytes], int]]:
         """Return the number of bytes of a permanent response, and the response.
 
-        Notes
-        -----
         The first 3 bytes, little-endian, are below a 2**24 where the value is kept. Else each following word of 2 bytes, little-endian,
         modulo 2**l for the bit length l of d - 2, is a position among the other d - 1 values if it is below d - 1; the first such word counts.
         """
@@ -189,8 +187,6 @@ class SubsetSelection(Mechanism):
     def instantaneous_response(self, num_bits: int, random_bytes: RandomBytes) -> Callable[[int], int]:
         """Return the instantaneous response: permanent bits to the bits of one report.
 
-        Notes
-        -----
         3 random bytes decide as in `permanent_response` whether the permanent value is in the report. Then w - 1 or w positions among the other d - 1 values are drawn, words of 2 bytes each; a word that is too large, or a position
         that was drawn before, is drawn again. So every set of positions has the same probability.
         """
@@ -281,15 +277,8 @@ class SubsetSelection(Mechanism):
     def log_likelihoods(self, ones: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
         """Return ln P(reports | x) of each value x, apart from a term that is the same for all values.
 
-        Parameters
-        ----------
-        ones
-            Shape (..., d), how many of the reports of one permanent value contain each value.
-
-        Returns
-        -------
-        NDArray[np.float64]
-            Shape (..., d), ln(b Z + (a - b) r**n_x) of the formula above.
+        ones    : shape (..., d), how many of the reports of one permanent value contain each value
+        returns : shape (..., d), ln(b Z + (a - b) r**n_x) of the formula above
         """
         import numpy as np
 

@@ -52,20 +52,36 @@ _CACHED_DEFINITIONS = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True, init=False)
 class UnaryResponse(Mechanism):
-    """Permanent and instantaneous randomized response of each bit, independent of all other bits.
+    """Permanent and instantaneous randomized response of each bit: the mechanism of RAPPOR.
 
-    prob_p      : p = P(reported bit = 1 | permanent bit = 0), in [0, 1], rounded to n / 2**24
-    prob_q      : q = P(reported bit = 1 | permanent bit = 1), in [0, 1], rounded to n / 2**24; q != p
-    permanent_p : b = P(permanent bit = 1 | true bit = 0), in [0, 1], rounded to n / 2**24
-    permanent_q : a = P(permanent bit = 1 | true bit = 1), in [0, 1], rounded to n / 2**24; a > b
+    All probabilities are rounded to n / 2**24, `prob_f` to n / 2**23. The rounded probabilities are exact as floats.
+    Sampling, privacy accounting and decoding all use them.
 
-    The permanent response is passed in one of two ways: as permanent_p and permanent_q, or as
+    Parameters
+    ----------
+    prob_p
+        p, the probability that a reported bit is one if the permanent bit is 0, in [0, 1].
+    prob_q
+        q, the probability that a reported bit is one if the permanent bit is 1, in [0, 1] and different from p.
+    prob_f
+        f, the probability that a permanent bit is replaced by a fair coin, in [0, 1). It is the symmetric response
+        with `permanent_p` = f/2 and `permanent_q` = 1 - f/2, and None for every other response. One bit needs it.
+    permanent_p
+        b, in place of `prob_f`: the probability that a permanent bit is one if the true bit is 0, in [0, 1].
+    permanent_q
+        a, in place of `prob_f`: the probability that a permanent bit is one if the true bit is 1, in (b, 1].
 
-    prob_f      : f = share of bits that the permanent response replaces by a fair coin, in [0, 1), rounded to n / 2**23.
-                  It is the symmetric response, permanent_p = f/2 and permanent_q = 1 - f/2; prob_f is None for every other response
+    Raises
+    ------
+    ParameterError
+        A probability is out of range, or the arguments contradict each other.
 
-    The rounded probabilities are exact as floats. Sampling, privacy accounting and decoding all use them.
+    References
+    ----------
+    Erlingsson, Pihur, Korolova 2014 (arXiv 1407.6981), sec. 2.
 
+    Examples
+    --------
     >>> UnaryResponse(prob_p=0.5, prob_q=0.75, prob_f=0.5).q_star
     0.6875
     >>> UnaryResponse(prob_p=0.25, prob_q=0.75, permanent_p=0.0625, permanent_q=0.5).p_star

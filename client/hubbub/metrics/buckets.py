@@ -175,18 +175,6 @@ class Buckets:
     def fraction(self, number: float) -> float:
         """Return the place of a number in the range, after it is cut to [e_0, e_k].
 
-        Parameters
-        ----------
-        number
-            Number that was recorded.
-
-        Returns
-        -------
-        float
-            0 at e_0 and 1 at e_k.
-
-        Examples
-        --------
         >>> Buckets((0, 10), default=0, estimate=Estimand.MEAN).fraction(2.5)
         0.25
         """
@@ -200,15 +188,7 @@ class Buckets:
     def index_of(self, number: float) -> int:
         """Return the position of the bucket that a number belongs to.
 
-        Parameters
-        ----------
-        number
-            Number that was recorded.
-
-        Returns
-        -------
-        int
-            Position in [0, k). A number at an edge belongs to the bucket above the edge.
+        returns : position in [0, k). A number at an edge belongs to the bucket above the edge.
         """
         return bisect_right(self._inner, number)
 
@@ -238,23 +218,7 @@ class Buckets:
         return self.several is not Several.ONE
 
     def number(self, value: object) -> float:
-        """Return a recorded value as a double.
-
-        Parameters
-        ----------
-        value
-            Value that the app recorded.
-
-        Returns
-        -------
-        float
-            The same number.
-
-        Raises
-        ------
-        InvalidValueError
-            The value is not a finite real number.
-        """
+        """Return a recorded value as a double; raises InvalidValueError."""
         number = finite_number(value)
         if number is None:
             problem = "NaN or an infinity" if isinstance(value, float) else with_article(type(value).__name__)
@@ -264,30 +228,14 @@ class Buckets:
     def combine(self, earlier: float | None, number: float) -> float:
         """Return the number of a period, given the number of its earlier recordings.
 
-        Parameters
-        ----------
-        earlier
-            Number of the earlier recordings of the period. None: there are none.
-        number
-            Number that is recorded now.
-
-        Returns
-        -------
-        float
-            Sum, largest or last number, as `several` says. A sum beyond the largest double is the largest double.
+        earlier : number of the earlier recordings of the period. None: there are none.
         """
         if earlier is None or self.several is Several.LAST:
             return number
         return max(earlier, number) if self.several is Several.MAX else _saturated(earlier + number)
 
     def digest_fields(self) -> dict[str, Any]:
-        """Return the fields of the metric digest as JSON values.
-
-        Returns
-        -------
-        dict[str, Any]
-            Fields by name. A number is its IEEE 754 double in hex, big-endian.
-        """
+        """Return the fields of the metric digest as JSON values."""
         return {
             "default": None if self.default is None else _hex(self.default),
             "edges": [_hex(edge) for edge in self.edges],

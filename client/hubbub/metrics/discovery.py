@@ -128,37 +128,14 @@ class Discovery:
         return (*range(self.shortest, self.longest + 1, self.step), self.longest + 1)
 
     def prefix_cohorts(self, num_cohorts: int) -> int:
-        """Return P, the number of cohorts of all prefix groups.
-
-        Parameters
-        ----------
-        num_cohorts
-            Number of cohorts, m.
-
-        Returns
-        -------
-        int
-            P. The cohorts from P on are held out.
-        """
+        """Return P, the number of cohorts of all prefix groups."""
         return num_cohorts - max(1, round(self.held_out * num_cohorts))
 
     def group(self, cohort: int, num_cohorts: int) -> int:
         """Return the group of a cohort, floor(c G / P) of the G prefix groups.
 
-        Parameters
-        ----------
-        cohort
-            Cohort c, in [0, m).
-        num_cohorts
-            Number of cohorts, m.
+        cohort : cohort c, in [0, m)
 
-        Returns
-        -------
-        int
-            Number of the group. The held-out group is number G.
-
-        Examples
-        --------
         >>> [Discovery(longest=3, step=2).group(cohort, 32) for cohort in (0, 14, 15, 28, 29)]
         [0, 0, 1, 1, 2]
         """
@@ -168,17 +145,7 @@ class Discovery:
     def cohorts(self, group: int, num_cohorts: int) -> range:
         """Return the cohorts of a group.
 
-        Parameters
-        ----------
-        group
-            Number of the group, in [0, G].
-        num_cohorts
-            Number of cohorts, m.
-
-        Returns
-        -------
-        range
-            Cohorts of the group, without gaps.
+        group : number of the group, in [0, G]
         """
         prefixes, groups = self.prefix_cohorts(num_cohorts), len(self.lengths)
         if group == groups:
@@ -191,20 +158,8 @@ class Discovery:
         A prefix group of length L reports the first L symbols, after the end marker was appended to a value of fewer
         symbols. With n-grams it reports the last n of them. The held-out group reports the value.
 
-        Parameters
-        ----------
-        value
-            Value in UTF-8.
-        group
-            Number of the group, in [0, G].
+        group : number of the group, in [0, G]
 
-        Returns
-        -------
-        bytes
-            Bytes that are hashed.
-
-        Examples
-        --------
         >>> [Discovery(longest=3, step=2).fragment(b"abc", group) for group in (0, 1, 2)]
         [b'ab', b'abc\xff', b'abc']
         """
@@ -221,20 +176,8 @@ class Discovery:
     def ngram(self, prefix: bytes, group: int) -> bytes:
         r"""Return the n-gram of a prefix of length L.
 
-        Parameters
-        ----------
-        prefix
-            Symbols of a prefix group. A prefix that ends with the marker may have fewer than L.
-        group
-            Number of the prefix group, in [0, G).
+        group : number of the prefix group, in [0, G)
 
-        Returns
-        -------
-        bytes
-            Symbols from L - n on, or the end marker alone if the prefix has none there.
-
-        Examples
-        --------
         >>> ngrams = Discovery(longest=5, step=1, method="ngrams")
         >>> [ngrams.ngram(prefix, 2) for prefix in (b"abcd", b"abc\xff", b"ab\xff", b"a\xff")]
         [b'cd', b'c\xff', b'\xff', b'\xff']
@@ -246,18 +189,7 @@ class Discovery:
         return prefix.removesuffix(END).decode()[start:].encode() + END * ended
 
     def check_cohorts(self, num_cohorts: int) -> None:
-        """Check that each group has at least 8 cohorts.
-
-        Parameters
-        ----------
-        num_cohorts
-            Number of cohorts, m.
-
-        Raises
-        ------
-        DefinitionError
-            A group has fewer than 8 cohorts, in which collisions cannot be told from frequent prefixes.
-        """
+        """Check that each group has at least 8 cohorts; raises DefinitionError."""
         smallest = min(len(self.cohorts(group, num_cohorts)) for group in range(len(self.lengths) + 1))
         if smallest < MIN_GROUP_COHORTS:
             raise DefinitionError(
@@ -266,18 +198,7 @@ class Discovery:
             )
 
     def digest_fields(self, num_cohorts: int) -> dict[str, Any]:
-        """Return the fields of the metric digest.
-
-        Parameters
-        ----------
-        num_cohorts
-            Number of cohorts, m.
-
-        Returns
-        -------
-        dict[str, Any]
-            Fields of `to_dict`, with `held_out` as a number of cohorts.
-        """
+        """Return the fields of the metric digest."""
         held_out = num_cohorts - self.prefix_cohorts(num_cohorts)
         return {**self.to_dict(), "first": self.shortest, "held_out": held_out}
 

@@ -465,25 +465,8 @@ class Metric:
     def require(self, kind: type[K], purpose: str) -> K:
         """Return the kind if it is of this class.
 
-        Parameters
-        ----------
-        kind
-            Class of the kind.
-        purpose
-            What needs it, for the message.
+        Raises DefinitionError.
 
-        Returns
-        -------
-        K
-            The kind of the metric.
-
-        Raises
-        ------
-        DefinitionError
-            The metric has another kind.
-
-        Examples
-        --------
         >>> Metric.boolean("paid", prob_p=0, prob_q=1, prob_f=0.5).require(StringKind, "discover")
         Traceback (most recent call last):
         hubbub.errors.DefinitionError: paid: discover needs a string metric, got a boolean one
@@ -575,13 +558,7 @@ class Metric:
         return digest if self.group is None else collection_digest(digest, self.group.value or "")
 
     def facts(self) -> Iterator[Fact]:
-        """Yield what the definition says about reports and values, for people.
-
-        Yields
-        ------
-        Fact
-            One fact.
-        """
+        """Yield what the definition says about reports and values, for people."""
         yield Fact("reports", f"one per {self.period} and client, also without a value")
         if self.hold is not None:
             yield Fact("hold", f"{format_count(self.hold, str(self.period))}, then new permanent noise")

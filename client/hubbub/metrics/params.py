@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any, Protocol
+from typing import Any
 
 from hubbub.errors import ParameterError
 from hubbub.mechanisms import subset  # noqa: F401  (its class registers its word)
@@ -181,13 +181,7 @@ class Params:
         return one_hot_params(num_bits, mechanism)
 
     def canonical(self) -> dict[str, Any]:
-        """Return the fields of a metric's digest.
-
-        Returns
-        -------
-        dict[str, Any]
-            JSON values. Probabilities are numerators, so that equal bits have equal digests.
-        """
+        """Return the fields of a metric's digest. Probabilities are numerators, so that equal bits have equal digests."""
         return {**self._sizes, **self.mechanism.word_field, **self.mechanism.digest_fields}
 
     def to_dict(self) -> dict[str, Any]:
@@ -254,14 +248,6 @@ class Params:
     def blocks(self) -> tuple[Params]:
         """These parameters: they are one block."""
         return (self,)
-
-
-class HasBlocks(Protocol):
-    """A metric, a kind of values, or `Params`: the bits of its reports are blocks, one after the other."""
-
-    @property
-    def blocks(self) -> tuple[Params, ...]:
-        """Parameters of each block."""
 
 
 def one_hot_params(num_bits: int, mechanism: Mechanism) -> Params:

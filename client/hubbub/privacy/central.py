@@ -16,7 +16,8 @@ import math
 from functools import lru_cache
 
 from hubbub.mechanisms.blanket import joined
-from hubbub.metrics.params import HasBlocks, Params
+from hubbub.metrics.metric import Metric
+from hubbub.metrics.params import Params
 from hubbub.number_checks import check_integer
 from hubbub.privacy.amplification import amplified, check_crowd
 from hubbub.privacy.blanket import blanket_epsilon
@@ -29,7 +30,7 @@ _MAX_REPORTS = 10**12
 
 
 def central_epsilon(
-    metric: HasBlocks, num_reports: int, delta: float, periods: float = 1, hold: int | None = None
+    metric: Metric | Params, num_reports: int, delta: float, periods: float = 1, hold: int | None = None
 ) -> float:
     """Return the central epsilon: the shuffled reports, or their sums, of t periods are (epsilon, delta)-DP.
 
@@ -94,7 +95,7 @@ def _central(blocks: tuple[Params, ...], num_reports: int, delta: float, epochs:
     )
 
 
-def release_epsilon(metric: HasBlocks, smallest_cohort: int) -> float:
+def release_epsilon(metric: Metric | Params, smallest_cohort: int) -> float:
     """Return the central epsilon of the published sums of one period, with delta 1e-9.
 
     smallest_cohort : fewest reports of a cohort with reports. They are rounded down to two digits, which repeats cached bounds; fewer reports have

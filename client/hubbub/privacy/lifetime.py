@@ -35,14 +35,9 @@ _NO_MORE_REPORTS = "then the client sends no more reports"
 class FigureRow:
     """One line of the figures: label, epsilon, and the condition under which the figure holds.
 
-    Attributes
-    ----------
-    label
-        Name of the figure.
-    epsilon
-        Its value.
-    note
-        Condition under which the figure holds. Empty: there is none.
+    label   : name of the figure
+    epsilon : its value
+    note    : condition under which the figure holds. Empty: there is none.
     """
 
     label: str
@@ -109,13 +104,7 @@ class PrivacyFigures:
         return figures
 
     def rows(self) -> Iterator[FigureRow]:
-        """Yield the figures in the order in which commands, pages and APIs print them.
-
-        Yields
-        ------
-        FigureRow
-            Label, epsilon and condition of one figure.
-        """
+        """Yield the figures in the order in which commands, pages and APIs print them."""
         odds = f"odds between two values change {_odds(self.epsilon_report)}"
         yield FigureRow("per report", self.epsilon_report, odds if self.unit != "period" else f"{odds}; {_NO_RESPONSE}")
         if self.unit == "epoch":

@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 
 from hubbub.metrics.metric import Metric
-from hubbub.metrics.params import HasBlocks
+from hubbub.metrics.params import Params
 from hubbub.number_checks import check_integer
 from hubbub.privacy.loss import check_num_reports
 
@@ -26,7 +26,7 @@ LINKABLE_GROUP_SIZE = 100
 """Effective group size of two reports from which `linkability_warning` warns."""
 
 
-def effective_group_size(metric: HasBlocks, num_reports: float = 1) -> float:
+def effective_group_size(metric: Metric | Params, num_reports: float = 1) -> float:
     """Return e**I, the effective group size.
 
     It is the number of clients among which t reports identify t other reports of the same client and value.
@@ -58,7 +58,7 @@ def effective_group_size(metric: HasBlocks, num_reports: float = 1) -> float:
     return math.exp(min(mutual_information(metric, num_reports), 700.0))
 
 
-def mutual_information(metric: HasBlocks, num_reports: float = 1) -> float:
+def mutual_information(metric: Metric | Params, num_reports: float = 1) -> float:
     """Return I in nats, for the value ("no value" included) for which it is largest."""
     check_num_reports(num_reports)
     return math.fsum(
@@ -66,7 +66,7 @@ def mutual_information(metric: HasBlocks, num_reports: float = 1) -> float:
     )
 
 
-def match_probability_bound(metric: HasBlocks, group_size: int, num_reports: float = 1) -> float:
+def match_probability_bound(metric: Metric | Params, group_size: int, num_reports: float = 1) -> float:
     """Return an upper bound of the probability of linking t reports of one client to t others.
 
     Parameters

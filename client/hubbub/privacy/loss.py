@@ -13,11 +13,11 @@ import math
 from collections.abc import Iterable
 
 from hubbub.metrics.metric import Metric
-from hubbub.metrics.params import HasBlocks
+from hubbub.metrics.params import Params
 from hubbub.number_checks import check_integer, check_number
 
 
-def epsilon(metric: HasBlocks, num_reports: float = 1) -> float:
+def epsilon(metric: Metric | Params, num_reports: float = 1) -> float:
     """Return eps(t), the privacy loss of t reports of one unchanging value.
 
     Parameters
@@ -75,7 +75,7 @@ def check_num_reports(number: float, name: str = "num_reports") -> None:
         check_integer(name, number, 1, hint=hint)
 
 
-def epsilon_permanent(metric: HasBlocks) -> float:
+def epsilon_permanent(metric: Metric | Params) -> float:
     """Return the epsilon of one permanent response, the limit of eps(t).
 
     It is an upper bound for any number of reports that are drawn from the response. A metric with `hold` has a new
@@ -117,7 +117,7 @@ def epsilon_of_periods(metric: Metric, periods: int) -> float:
     return epsilon_of_values(metric, epochs_of(periods, metric.hold))
 
 
-def epsilon_of_values(metric: HasBlocks, reports_of_each: Iterable[float]) -> float:
+def epsilon_of_values(metric: Metric | Params, reports_of_each: Iterable[float]) -> float:
     """Return the privacy loss of a value that changes: sum eps(t_i).
 
     Parameters

@@ -14,7 +14,7 @@ from __future__ import annotations
 import binascii
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -213,16 +213,13 @@ class Batch:
         return body.ljust(SINGLE_REPORT_BYTES)
 
     @classmethod
-    def from_json(cls, body: bytes, read_fields: Callable[[bytes], BatchFields] | None = None) -> Batch:
+    def from_json(cls, body: bytes) -> Batch:
         """Return the batch of a request's body.
 
         Parameters
         ----------
         body
             JSON object. Each name occurs once at the top level.
-        read_fields
-            Function that decodes the JSON and returns the six fields with their types, or raises RefusedError. The
-            aggregator passes a decoder that builds no object of unknown fields. None: the `json` module decodes.
 
         Returns
         -------
@@ -234,9 +231,7 @@ class Batch:
         RefusedError
             The body is not a batch. No other exception is raised.
         """
-        batch_id, metric, digest, period, cohorts, bits, group = (read_fields or _read_fields)(body)
-        parse_day(period)
-        return cls(_batch_id(batch_id), metric, digest, period, _cohorts(cohorts), _rows(bits), group)
+        return batch_of_fields(_read_fields(body))
 
     def require_fit(self, metric: Metric, max_reports: int) -> None:
         """Check that the group, the numbers of reports and bytes, the cohorts and the padding bits fit the metric.
@@ -286,6 +281,13 @@ def _check_group(metric: Metric, value: str) -> None:
         return
     rule = f"group must be one of {', '.join(values)}" if values else f"{metric.name} has no group: leave it out"
     raise RefusedError(ProblemType.WRONG_GROUP, f"{rule}, got {value[:64]!r}")
+
+
+def batch_of_fields(fields: BatchFields) -> Batch:
+    """Return the batch of decoded fields; raises RefusedError if one of them is invalid."""
+    batch_id, metric, digest, period, cohorts, bits, group = fields
+    parse_day(period)
+    return Batch(_batch_id(batch_id), metric, digest, period, _cohorts(cohorts), _rows(bits), group)
 
 
 def new_batch_id(random_bytes: RandomBytes) -> UUID:

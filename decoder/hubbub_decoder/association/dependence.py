@@ -63,22 +63,7 @@ class IndependenceTest:
 
     @classmethod
     def from_sum(cls, statistic: float, degrees_of_freedom: int, kept: tuple[tuple[int, ...], ...]) -> IndependenceTest:
-        """Return the test of a sum of squared scores.
-
-        Parameters
-        ----------
-        statistic
-            Chi-squared statistic.
-        degrees_of_freedom
-            Degrees of freedom of the statistic.
-        kept
-            Positions of the components of each part that the test compares.
-
-        Returns
-        -------
-        IndependenceTest
-            The test with its p-value.
-        """
+        """Return the test of a sum of squared scores."""
         return cls(statistic, degrees_of_freedom, float(chi2.sf(statistic, degrees_of_freedom)), kept)
 
 

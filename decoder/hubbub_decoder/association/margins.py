@@ -57,15 +57,7 @@ class MarginFit:
 
         The estimates and standard errors behind them are those with the other shares known to be 0.
 
-        Parameters
-        ----------
-        allowed
-            Flag of each component.
-
-        Returns
-        -------
-        Floats
-            Shape (C,), non-negative with sum 1. It is 0 for the other components.
+        returns : shape (C,), non-negative with sum 1. It is 0 for the other components.
         """
         basis, chosen = contrasts(len(self.shares)), np.flatnonzero(allowed)
         kept = np.zeros((len(self.shares), len(chosen) - 1))

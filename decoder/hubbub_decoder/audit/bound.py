@@ -42,18 +42,7 @@ class Event:
     threshold: float
 
     def occurs(self, scores: Floats) -> NDArray[np.bool]:
-        """Return in which trials the event occurs.
-
-        Parameters
-        ----------
-        scores
-            Score of each trial.
-
-        Returns
-        -------
-        NDArray[np.bool]
-            Flag of each trial.
-        """
+        """Return in which trials the event occurs."""
         return self.sign * scores >= self.threshold - _SCORE_TOLERANCE
 
 
@@ -85,8 +74,6 @@ class Bound:
     def estimate(self) -> float:
         """Estimate of ln(P(E | v) / P(E | w)), half an occurrence added to each count.
 
-        Examples
-        --------
         >>> round(Bound(0.9, 300, 399, 100, 399).estimate, 3)
         1.095
         """

@@ -43,25 +43,10 @@ class Schedule:
     def of(cls, reports: int, hold: int | None) -> Schedule:
         """Return the schedule of consecutive reports, from the start of an epoch.
 
-        Parameters
-        ----------
-        reports
-            Number of reports of each client.
-        hold
-            Epoch length in periods. None: all reports come from one permanent response.
+        hold : epoch length in periods. None: all reports come from one permanent response.
 
-        Returns
-        -------
-        Schedule
-            Schedule with whole epochs.
+        Raises ParameterError.
 
-        Raises
-        ------
-        ParameterError
-            The reports end within an epoch.
-
-        Examples
-        --------
         >>> Schedule.of(5, None), Schedule.of(6, 3).epochs, Schedule.of(2, 3).epochs
         (Schedule(reports=5, per_epoch=5), 2, 1)
         """

@@ -51,33 +51,14 @@ class DesignMatrix:
         return f"<DesignMatrix of {format_count(names, 'candidate')}{merged}: {shape}>"
 
     def take(self, columns: Indices) -> DesignMatrix:
-        """Return the design matrix of some columns.
-
-        Parameters
-        ----------
-        columns
-            Positions of the columns, in the order of the result.
-
-        Returns
-        -------
-        DesignMatrix
-            Design matrix of these columns.
-        """
+        """Return the design matrix of some columns."""
         groups, strata = tuple(self.groups[column] for column in columns), self.strata
         return DesignMatrix(self.params, groups, self.matrix[:, columns], None if strata is None else strata[columns])
 
     def with_unnamed(self, positions: Indices) -> DesignMatrix:
         """Return the design matrix with more columns, of strings without a name.
 
-        Parameters
-        ----------
-        positions
-            Shape (strings, m, h), positions of the bits. The position k is no bit.
-
-        Returns
-        -------
-        DesignMatrix
-            Design matrix with a column more for each string.
+        positions : shape (strings, m, h), positions of the bits. The position k is no bit.
         """
         columns = _to_csc(positions, self.params.num_bits)
         matrix = sparse.hstack([self.matrix, columns], format="csc")
@@ -89,10 +70,7 @@ class DesignMatrix:
     def positions(self) -> Indices:
         """Return the positions of the bits of each column in each cohort.
 
-        Returns
-        -------
-        Indices
-            Shape (m, M, h), padded with k where there are fewer than h.
+        returns : shape (m, M, h), padded with k where there are fewer than h
         """
         k, m = self.params.num_bits, self.params.num_cohorts
         columns = self.matrix.shape[1]
@@ -107,10 +85,7 @@ class DesignMatrix:
     def blocks(self) -> Iterator[sparse.csr_array]:
         """Yield the rows of each cohort.
 
-        Yields
-        ------
-        sparse.csr_array
-            Shape (k, M), as floats.
+        yields : shape (k, M), as floats
         """
         k = self.params.num_bits
         rows = self.matrix.tocsr()

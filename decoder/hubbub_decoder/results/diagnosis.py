@@ -63,18 +63,7 @@ class Residuals(Result):
 
     @classmethod
     def of_array(cls, residuals: Floats) -> Residuals:
-        """Return the summary of an array of residuals.
-
-        Parameters
-        ----------
-        residuals
-            Residuals in standard errors, (m, k). A cohort without reports is nan.
-
-        Returns
-        -------
-        Residuals
-            Numbers and the largest residuals.
-        """
+        """Return the summary of an array of residuals."""
         known = residuals[np.isfinite(residuals)]
         cells = np.argsort(-np.abs(np.nan_to_num(residuals)), axis=None)[: min(_LARGEST, known.size)].tolist()
         largest = (divmod(cell, residuals.shape[1]) for cell in cells)

@@ -109,37 +109,13 @@ class Numbers:
     definition: Buckets
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the estimates as JSON values.
-
-        Returns
-        -------
-        dict[str, Any]
-            Fields by name.
-        """
+        """Return the estimates as JSON values."""
         fields = ("mean", "quantiles", "distribution", "buckets")
         return {name: json_value(getattr(self, name)) for name in fields}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], metric: Metric) -> Numbers:
-        """Return the numbers of the JSON values that `to_dict` returned.
-
-        Parameters
-        ----------
-        values
-            Fields by name.
-        metric
-            Metric that has the buckets of the numbers.
-
-        Returns
-        -------
-        Numbers
-            Numbers that are equal to the original ones.
-
-        Raises
-        ------
-        TypeError
-            The metric is not ordinal.
-        """
+        """Return the numbers of the JSON values that `to_dict` returned; raises TypeError."""
         if not isinstance(metric.kind, NumberKind):
             raise TypeError(f"{metric.name} has no numbers")
         types = get_type_hints(cls)

@@ -13,7 +13,6 @@ from hubbub import Metric, ParameterError, Params
 from hubbub.mechanisms.blanket import Blanket, joined
 from hubbub.mechanisms.subset import SubsetSelection
 from hubbub.mechanisms.unary import UnaryResponse
-from hubbub.metrics.params import HasBlocks
 from hubbub.privacy import amplified, central_epsilon, epsilon
 from hubbub.privacy.blanket import blanket_delta
 from tests.support.enumerate_mechanism import bloom_filters, report_distribution
@@ -40,7 +39,7 @@ def unary_encoding(local: float, num_bits: int = 10) -> Params:
     return Params.one_hot(num_bits, prob_p=1 / (math.exp(local) + 1), prob_q=0.5, prob_f=0)
 
 
-def blanket_of(metric: HasBlocks, *epochs: float) -> Blanket:
+def blanket_of(metric: Metric | Params, *epochs: float) -> Blanket:
     return joined(each.mechanism.blanket(each.num_bits, each.possible_ones, epochs) for each in metric.blocks)
 
 

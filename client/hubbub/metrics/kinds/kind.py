@@ -75,14 +75,7 @@ class Fact(NamedTuple):
 
     `metrics show`, the catalogue, the plan and the pages of a report list the same facts.
 
-    Parameters
-    ----------
-    label
-        Name of the fact.
-    text
-        The fact, in words.
-    items
-        Texts of the definition's author, which the text introduces. They are not escaped.
+    items : texts of the definition's author, which the text introduces. They are not escaped.
     """
 
     label: str
@@ -90,37 +83,15 @@ class Fact(NamedTuple):
     items: tuple[str, ...] = ()
 
     def of_part(self, name: str) -> Fact:
-        """Return the fact as a fact of a part of a joint metric.
-
-        Parameters
-        ----------
-        name
-            Name of the part.
-
-        Returns
-        -------
-        Fact
-            Fact whose label begins with the name.
-        """
+        """Return the fact as a fact of a part of a joint metric."""
         return self._replace(label=f"{self.label} of {name}")
 
     def line(self, most: int | None = None, shown: Callable[[str], str] = str) -> str:
         """Return text and items in one line.
 
-        Parameters
-        ----------
-        most
-            Largest number of items that are listed. None: all.
-        shown
-            Function that escapes an item.
+        most  : largest number of items that are listed. None: all.
+        shown : function that escapes an item
 
-        Returns
-        -------
-        str
-            Text, items, and the number of further items.
-
-        Examples
-        --------
         >>> Fact("value", "one of 3 categories", ("a", "b", "c")).line(2)
         'one of 3 categories: a, b and 1 more'
         """
@@ -136,19 +107,7 @@ SAME_PATTERN = "change, and return to earlier values, at the same times"
 
 
 class ChangeWords(NamedTuple):
-    """What a change of a value means, in plain words for users.
-
-    Parameters
-    ----------
-    unchanged
-        Says that the value stays the same.
-    event
-        The change.
-    known
-        What a reader who links the reports can know after the change.
-    changing
-        What changes, for engineers.
-    """
+    """What a change of a value means, in plain words for users."""
 
     unchanged: str = "your answer does not change"
     event: str = "your answer changes"
@@ -220,56 +179,20 @@ class Kind(ABC):
 
     @abstractmethod
     def true_bits(self, value: Any, cohort: int, threshold: float | None = None) -> BloomBits:
-        """Return the true bits of a value in a cohort.
+        """Return the true bits of a value, before both randomized responses.
 
-        Parameters
-        ----------
-        value
-            Value that was recorded.
-        cohort
-            Cohort of the client, in [0, m).
-        threshold
-            Threshold of the client, for a kind with `has_threshold`.
+        cohort    : cohort of the client, in [0, m)
+        threshold : threshold of the client, for a kind with `has_threshold`
 
-        Returns
-        -------
-        BloomBits
-            True bits, before both randomized responses.
-
-        Raises
-        ------
-        InvalidValueError
-            The value is not one of the metric. The message never contains the value.
+        Raises InvalidValueError for a value that is not one of the metric. The message never contains the value.
         """
 
     @abstractmethod
     def parse_value(self, text: str) -> Value | JointValue:
-        """Return the value that a text on the command line stands for.
-
-        Parameters
-        ----------
-        text
-            Argument of a command.
-
-        Returns
-        -------
-        Value | JointValue
-            Value that `true_bits` accepts.
-
-        Raises
-        ------
-        InvalidValueError
-            The text does not stand for a value of the metric.
-        """
+        """Return the value that a text on the command line stands for; raises InvalidValueError."""
 
     def check_group(self) -> None:
-        """Check that reports of this kind may have a public label.
-
-        Raises
-        ------
-        DefinitionError
-            They may not.
-        """
+        """Check that reports of this kind may have a public label; raises DefinitionError."""
         return
 
     @property
@@ -351,145 +274,51 @@ class Kind(ABC):
         return f"between histories whose {self.change.changing}{no_value} {SAME_PATTERN}"
 
     def is_valid_at_sight(self, value: object) -> bool:
-        """Return whether a value is valid for certain, without computing its bits.
-
-        Parameters
-        ----------
-        value
-            Value that was recorded.
-
-        Returns
-        -------
-        bool
-            True: the value is valid. False: `true_bits` decides.
-        """
+        """Return True if a value is valid for certain, without computing its bits; False if `true_bits` decides."""
         return False
 
     @abstractmethod
     def require_collectable(self, name: str) -> None:
-        """Check that clients may report under these parameters.
-
-        Parameters
-        ----------
-        name
-            Name of the metric, for the message.
-
-        Raises
-        ------
-        DefinitionError
-            Only imported reports may have these parameters.
-        """
+        """Check that clients may report under these parameters; raises DefinitionError."""
 
     @abstractmethod
     def canonical(self) -> dict[str, Any]:
-        """Return the fields of the metric's digest.
-
-        Returns
-        -------
-        dict[str, Any]
-            JSON values. Equal bits have equal values.
-        """
+        """Return the fields of the metric's digest, as JSON values. Equal bits have equal values."""
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON values.
-
-        Returns
-        -------
-        dict[str, Any]
-            Fields by name, as `kind_from_dict` reads them.
-        """
+        """Return the fields as JSON values."""
 
     @classmethod
     @abstractmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Kind:
         """Return the kind of the fields that `to_dict` returned.
 
-        Parameters
-        ----------
-        fields
-            Fields by name.
-
-        Returns
-        -------
-        Kind
-            Kind that is equal to the original one.
-
-        Raises
-        ------
-        KeyError, TypeError
-            A field is missing or has the wrong type.
-        DefinitionError, ParameterError
-            A field is invalid.
+        Raises KeyError, TypeError, DefinitionError, ParameterError.
         """
 
     @abstractmethod
     def facts(self) -> Iterator[Fact]:
-        """Yield what a client may record, what becomes of it, and the bits and probabilities of a report.
-
-        Yields
-        ------
-        Fact
-            One fact.
-        """
+        """Yield what a client may record, what becomes of it, and the bits and probabilities of a report."""
 
     @classmethod
     @abstractmethod
     def fields_of_table(cls, table: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return all fields that this kind may have in a table of a definitions file.
-
-        Parameters
-        ----------
-        table
-            Table of a definitions file.
-
-        Returns
-        -------
-        tuple[str, ...]
-            Names of the fields.
-        """
+        """Return all fields that this kind may have in a table of a definitions file."""
 
     @classmethod
     @abstractmethod
     def from_table(cls, table: Mapping[str, Any]) -> Kind:
-        """Return the kind of a table in a definitions file.
-
-        Parameters
-        ----------
-        table
-            Table that has all required fields.
-
-        Returns
-        -------
-        Kind
-            Kind with the fields of the table.
-
-        Raises
-        ------
-        DefinitionError, ParameterError
-            A field is invalid.
-        """
+        """Return the kind of a table in a definitions file; raises DefinitionError, ParameterError."""
 
     def to_table(self) -> dict[str, Any]:
-        """Return the fields of a table in a definitions file.
-
-        Returns
-        -------
-        dict[str, Any]
-            Fields by name, without those that have their default. `from_table` reads them.
-        """
+        """Return the fields of a table in a definitions file."""
         return {}
 
 
 @dataclass(frozen=True)
 class BlockKind(Kind):
-    """Kind whose bits are one block.
-
-    Parameters
-    ----------
-    params
-        Sizes, hash scheme and mechanism of the block.
-    """
+    """Kind whose bits are one block."""
 
     params: Params
 
@@ -514,18 +343,7 @@ class BlockKind(Kind):
         check_collectable(name, self.params)
 
     def check_part(self, name: str) -> None:
-        """Check that the kind can be a part of a joint metric.
-
-        Parameters
-        ----------
-        name
-            Name of the part, for the message.
-
-        Raises
-        ------
-        DefinitionError
-            It cannot be a part.
-        """
+        """Check that the kind can be a part of a joint metric; raises DefinitionError."""
 
     def canonical(self) -> dict[str, Any]:
         return {"categories": [], "other": None, "kind": self.word, **self.params.canonical()}

@@ -91,57 +91,20 @@ class Accuracy(ABC):
     def variance(self, share: Floats | float) -> Floats:
         """Return the variance of the share of a candidate among the reporters.
 
-        Parameters
-        ----------
-        share
-            True share of the candidate.
-
-        Returns
-        -------
-        Floats
-            Variance, of the shape of `share`. It is infinite where the estimates diverge.
+        returns : variance, of the shape of `share`. It is infinite where the estimates diverge.
         """
 
     def std_error(self, share: float) -> float:
-        """Return the standard error of the share of one candidate.
-
-        Parameters
-        ----------
-        share
-            True share of the candidate.
-
-        Returns
-        -------
-        float
-            Square root of the variance.
-        """
+        """Return the standard error of the share of one candidate."""
         return math.sqrt(float(self.variance(share)))
 
     def mean_variance(self, smallest: float) -> float:
-        """Return the variance that a plan makes small.
-
-        Parameters
-        ----------
-        smallest
-            Smallest share that matters.
-
-        Returns
-        -------
-        float
-            Mean of the variances: half the smallest share that matters and half the candidates.
-        """
+        """Return the variance that a plan makes small."""
         return (float(self.variance(smallest)) + self.shares.mean(self.variance(self.shares.values))) / 2
 
     def detection_limit(self) -> float:
         """Return the smallest share that is detected with probability .9, even if no other is.
 
-        Returns
-        -------
-        float
-            Share. It is infinite if no share up to 1 is detected.
-
-        Notes
-        -----
         The limit x solves, with s(x), the standard error of the share x::
 
             x = z(.05 / M) s(0) + z(.9) s(x)
@@ -160,13 +123,6 @@ class Accuracy(ABC):
     def forged_reports(self) -> float:
         """Return about how many forged reports make a value detected that nobody has.
 
-        Returns
-        -------
-        float
-            Number of reports beside N honest ones of a period. It is infinite if no number is enough.
-
-        Notes
-        -----
         With the threshold c of a detection, and the share g that the best forged report stands for in bit counts::
 
             r = N c / (g - c)        c = z(.05 / M) s(0)        g = (1 - p*) / (q* - p*), for strings 1 / (q* - p*)
@@ -190,18 +146,7 @@ class Accuracy(ABC):
         return max((1 - p) / (q - p), -p / (q - p))
 
     def clients_needed(self, share: float) -> float:
-        """Return the number of reports of a period that lowers the detection limit to a share.
-
-        Parameters
-        ----------
-        share
-            The share to detect.
-
-        Returns
-        -------
-        float
-            Number of reports. It is infinite if 1e12 do not suffice.
-        """
+        """Return the number of reports of a period that lowers the detection limit to a share."""
         low, high = 1.0, float(MAX_REPORTS)
         if replace(self, clients=high).detection_limit() > share:
             return math.inf
@@ -212,35 +157,17 @@ class Accuracy(ABC):
         return math.ceil(high)
 
     def rows(self) -> Iterator[tuple[str, str]]:
-        """Yield the figures in tables: standard error and detection limit, in the words of the metric's estimates.
-
-        Yields
-        ------
-        tuple[str, str]
-            Name and text of a figure. The most important figure is the last.
-        """
+        """Yield the figures in tables: standard error and detection limit, in the words of the metric's estimates."""
         yield "standard error of a small share", percent_text(self.std_error(0.0))
         yield FORGED_REPORTS, count_text(self.forged_reports())
         yield "detection limit", percent_text(self.detection_limit())
 
     def own_figures(self) -> dict[str, Any]:
-        """Return the figures of JSON documents that only this law has.
-
-        Returns
-        -------
-        dict[str, Any]
-            Figures by name.
-        """
+        """Return the figures of JSON documents that only this law has."""
         return {}
 
     def notes(self) -> Iterator[str]:
-        """Yield notes about estimates that are not shares.
-
-        Yields
-        ------
-        str
-            One sentence.
-        """
+        """Yield notes about estimates that are not shares."""
         yield from ()
 
 
