@@ -30,7 +30,7 @@ from typing import Any
 
 from benchmarks.runner import Benchmark
 from benchmarks.tables import Row, Table
-from hubbub import Buckets, Estimand, Metric, Params
+from hubbub import Buckets, Estimand, Metric, Params, UnaryResponse
 from hubbub.metrics.definitions import load_definitions
 from hubbub.privacy import epsilon, epsilon_permanent
 from hubbub_decoder.audit.audit import MIN_TRIALS, Audit, audit_metric, declared_epsilon
@@ -183,10 +183,18 @@ def all_kinds() -> Iterator[tuple[str, Metric, int]]:
         page = Metric.string("page", Params(num_bits=128, num_hashes=1, num_cohorts=16, **noise_of_loss))
         for reports in (1, 7, 30):
             yield f"string 128, 1, asymmetric {first}, {last}", page, reports
-        yield f"categorical, asymmetric {first}, {last}", Metric.categorical("os", tuple("abcd"), **noise_of_loss), 1
+        yield (
+            f"categorical, asymmetric {first}, {last}",
+            Metric.categorical("os", tuple("abcd"), UnaryResponse(**noise_of_loss)),
+            1,
+        )
     for noise in (".25/.75/.5", "0/1/.5"):
         for reports in (1, 2, 7, 30):
-            yield f"categorical {noise}", Metric.categorical("os", tuple("abcd"), **fields[noise]), reports
+            yield (
+                f"categorical {noise}",
+                Metric.categorical("os", tuple("abcd"), UnaryResponse(**fields[noise])),
+                reports,
+            )
     for noise, reports in (
         (".5/.75/.5", 1),
         (".25/.75/.5", 1),
@@ -195,20 +203,23 @@ def all_kinds() -> Iterator[tuple[str, Metric, int]]:
         (".4/.6/0", 1),
         (".4/.6/0", 4),
     ):
-        yield f"boolean {noise}", Metric.boolean("dark", **fields[noise]), reports
+        yield f"boolean {noise}", Metric.boolean("dark", UnaryResponse(**fields[noise])), reports
     page = Metric.string("page", Params(num_bits=32, num_hashes=1, num_cohorts=32, **fields["0/1/.5"]))
-    paid, os = Metric.boolean("paid", **fields["0/1/.5"]), Metric.categorical("os", tuple("abcd"), **fields["0/1/.5"])
+    paid, os = (
+        Metric.boolean("paid", UnaryResponse(**fields["0/1/.5"])),
+        Metric.categorical("os", tuple("abcd"), UnaryResponse(**fields["0/1/.5"])),
+    )
     yield "joint of string and categorical, 0/1/.5", Metric.joint("visit", (page, os)), 1
     yield (
         "joint of boolean, boolean and categorical, 0/1/.5",
-        Metric.joint("trip", (paid, Metric.boolean("late", **fields["0/1/.5"]), os)),
+        Metric.joint("trip", (paid, Metric.boolean("late", UnaryResponse(**fields["0/1/.5"])), os)),
         1,
     )
-    yield "ordinal .25/.75/.5", Metric.ordinal("use", (0, 10, 20, 30), **fields[".25/.75/.5"]), 2
+    yield "ordinal .25/.75/.5", Metric.ordinal("use", (0, 10, 20, 30), UnaryResponse(**fields[".25/.75/.5"])), 2
     mean = Buckets((0, 50), default=0, estimate=Estimand.MEAN)
-    yield "mean .25/.75/.5", Metric.ordinal("use", mean, **fields[".25/.75/.5"]), 2
+    yield "mean .25/.75/.5", Metric.ordinal("use", mean, UnaryResponse(**fields[".25/.75/.5"])), 2
     for reports in (2, 3, 4):
-        yield "boolean 0/1/.5, hold 1", Metric.boolean("dark", hold=1, **fields["0/1/.5"]), reports
+        yield "boolean 0/1/.5, hold 1", Metric.boolean("dark", UnaryResponse(**fields["0/1/.5"]), hold=1), reports
     for metric in METRICS:
         yield f"every kind: {metric.name}", metric, 1
 

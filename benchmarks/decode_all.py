@@ -27,7 +27,7 @@ import numpy as np
 
 from benchmarks.runner import Benchmark
 from benchmarks.tables import Row
-from hubbub import Metric, Params
+from hubbub import Metric, Params, UnaryResponse
 from hubbub.summary import write_summary
 from hubbub_decoder.data.candidates import write_candidates
 from hubbub_decoder.data.populations import distribution_shares, draw_population
@@ -61,8 +61,8 @@ def _metric(number: int) -> Metric:
     if number % 2 == 0:
         return Metric.string(name, _STRINGS)
     if number % 4 == 1:
-        return Metric.categorical(name, tuple(f"v{number}" for number in range(1, _CATEGORIES + 1)), **_NOISE)
-    return Metric.boolean(name, **_NOISE)
+        return Metric.categorical(name, tuple(f"v{number}" for number in range(1, _CATEGORIES + 1)), UnaryResponse(**_NOISE))
+    return Metric.boolean(name, UnaryResponse(**_NOISE))
 
 
 def make_summaries(place: Path, metrics: int, periods: int, candidates: int) -> None:

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from benchmarks.runner import Benchmark, generator, peak_megabytes
 from benchmarks.tables import Row, Table
-from hubbub import Metric, Params
+from hubbub import Metric, Params, UnaryResponse
 from hubbub.summary import Reports
 from hubbub_decoder import associate, simulate
 from hubbub_decoder.association.components import Components, Sample
@@ -341,7 +341,7 @@ def three_size(runs: int, table: Table) -> None:
 
 def three_metric(**chances: Any) -> Metric:
     """Joint metric of two string parts, a and b, and a categorical part c."""
-    category = Metric.categorical("c", ("x", "y", "z"), **chances)
+    category = Metric.categorical("c", ("x", "y", "z"), UnaryResponse(**chances))
     return Metric.joint("three", (*string_metric(num_hashes=1, **chances).components, category))
 
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from benchmarks.environment import CACHE, EnvironmentUnavailableError, make_environment, run_script
 from benchmarks.runner import Benchmark, generator
 from benchmarks.tables import Row
-from hubbub import Metric
+from hubbub import Metric, UnaryResponse
 from hubbub_decoder import decode
 from hubbub_decoder.simulation import simulate
 
@@ -36,7 +36,7 @@ _RUNNER_SECONDS = 120
 def boolean_metric(epsilon: float) -> Metric:
     """Randomized response with probability e^eps / (e^eps + 1) of the true answer; no permanent noise, for one report."""
     truthful = 1 / (1 + math.exp(-epsilon))
-    return Metric.boolean("answer", prob_p=1 - truthful, prob_q=truthful, prob_f=0)
+    return Metric.boolean("answer", UnaryResponse(prob_p=1 - truthful, prob_q=truthful, prob_f=0))
 
 
 def decoded_counts(epsilon: float, clients: int, runs: int) -> NDArray[np.float64]:

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from benchmarks.runner import Benchmark, generator
 from benchmarks.tables import Row, Table
-from hubbub import Buckets, Estimand, KindWord, Metric
+from hubbub import Buckets, Estimand, KindWord, Metric, UnaryResponse
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.estimators.ordinal import estimate_mean, fit_buckets
 from hubbub_decoder.model.evidence import Evidence
@@ -232,7 +232,7 @@ def random_mean_task(rng: np.random.Generator) -> tuple[Metric, tuple[str, ...],
     hold = int(rng.integers(1, periods + 2)) if periods > 1 and rng.random() < 0.3 else None
     buckets = Buckets((low, low + width), default=low, estimate=Estimand.MEAN)
     noise = {"prob_p": 1 / (1 + e), "prob_q": e / (1 + e), "prob_f": repeated_noise}
-    metric = Metric.ordinal("value", buckets, **noise, hold=hold)
+    metric = Metric.ordinal("value", buckets, UnaryResponse(**noise), hold=hold)
     size = int(rng.integers(1, 60))
     numbers = low + width * (1.1 * rng.beta(math.exp(rng.normal()), math.exp(rng.normal()), size) - 0.05)
     if rng.random() < 0.3:

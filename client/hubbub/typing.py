@@ -5,6 +5,7 @@ from __future__ import annotations
 from hubbub.mechanisms.mechanism import Mechanism
 from hubbub.metrics.discovery import DiscoveryMethod
 from hubbub.metrics.kinds.kind import BloomBits, JointValue, Value
+from hubbub.metrics.metric import MetricFields
 from hubbub.randomness import RandomBytes
 from hubbub.sdk.configuration import Durability
 from hubbub.sdk.storage.copy_detection import MachineIdReader
@@ -22,6 +23,7 @@ __all__ = [
     "LedgerAccount",
     "MachineIdReader",
     "Mechanism",
+    "MetricFields",
     "QuarantinedBatch",
     "QueuedBatch",
     "RandomBytes",

@@ -3,10 +3,10 @@
 Submodules are imported on first use of a name, so that the `hubbub` command starts without numpy.
 Plots are in `hubbub_decoder.plots`.
 
->>> from hubbub import Metric
+>>> from hubbub import Metric, UnaryResponse
 >>> from hubbub.summary import BitCounts
 >>> from hubbub_decoder import decode
->>> survey = Metric.boolean("from_jfk", prob_p=0, prob_q=1, prob_f=0.5)
+>>> survey = Metric.boolean("from_jfk", UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5))
 >>> round(decode(BitCounts(survey, [1000], [[400]]))["true"].share, 3)  # (2/5 - 1/4) / (3/4 - 1/4)
 0.3
 """

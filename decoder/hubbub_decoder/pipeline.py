@@ -87,7 +87,8 @@ def decode(
     --------
     >>> from hubbub.metrics.metric import Metric
     >>> from hubbub.summary import BitCounts
-    >>> os = Metric.categorical("os", ("linux", "macos"), prob_p=0.25, prob_q=0.75, prob_f=0)
+    >>> from hubbub import UnaryResponse
+    >>> os = Metric.categorical("os", ("linux", "macos"), UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0))
     >>> decoding = decode(BitCounts(os, [1000], [[500, 400]]))  # (1/2 - 1/4) / (3/4 - 1/4)
     >>> [(e.candidate, round(e.share, 3), round(e.std_error, 3)) for e in decoding.estimates]
     [('linux', 0.5, 0.027), ('macos', 0.3, 0.027)]

@@ -4,10 +4,10 @@ Every result draws its own rows: `decoding.plot()`, `comparison.plot()`, `trends
 
 >>> import matplotlib
 >>> matplotlib.use("agg")
->>> from hubbub import Metric
+>>> from hubbub import Metric, UnaryResponse
 >>> from hubbub.summary import BitCounts
 >>> from hubbub_decoder import decode, plots
->>> survey = Metric.boolean("from_jfk", prob_p=0, prob_q=1, prob_f=0.5)
+>>> survey = Metric.boolean("from_jfk", UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5))
 >>> decoding = decode(BitCounts(survey, [1000], [[400]]))
 >>> axes = plots.plot_against_truth(decoding, {"true": 0.3})
 >>> axes.figure.savefig("estimates.svg")  # doctest: +SKIP

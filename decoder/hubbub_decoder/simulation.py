@@ -112,7 +112,8 @@ def simulate(
 
     Examples
     --------
-    >>> survey = Metric.boolean("from_jfk", prob_p=0, prob_q=1, prob_f=0.5)
+    >>> from hubbub import UnaryResponse
+    >>> survey = Metric.boolean("from_jfk", UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5))
     >>> simulate(survey, {"true": 400, "false": 600}, np.random.default_rng(1), form=Reports).num_reports
     1000
     """
@@ -334,7 +335,8 @@ def _respond(
 def consecutive_periods(metric: Metric, number: int) -> tuple[str, ...]:
     """First days of so many consecutive periods of a metric, the first of them with 1 January 2000.
 
-    >>> consecutive_periods(Metric.boolean("dark", prob_p=0, prob_q=1, prob_f=0.5, period="month"), 2)
+    >>> from hubbub import UnaryResponse
+    >>> consecutive_periods(Metric.boolean("dark", UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5), period="month"), 2)
     ('2000-01-01', '2000-02-01')
     """
     periods = [Period.containing(metric.period, date(2000, 1, 1))]

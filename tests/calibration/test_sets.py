@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from hubbub import Metric
+from hubbub import Metric, UnaryResponse
 from hubbub_decoder import decode, describe, simulate
 
 ALPHA, RUNS, CLIENTS = 1e-6, 150, 20_000
@@ -24,7 +24,7 @@ def test_items_have_the_errors_of_the_law(epsilon: float, items: int, target: st
     """
     p, rng = 1 / (math.exp(epsilon) + 1), np.random.default_rng(unseen_seed)
     names = [f"i{n}" for n in range(items)]
-    metric = Metric.set("plugins", names, prob_p=p, prob_q=1 - p, prob_f=0)
+    metric = Metric.set("plugins", names, UnaryResponse(prob_p=p, prob_q=1 - p, prob_f=0))
     nested = {",".join(names[: 1 + n]): (CLIENTS // items if n < items // 2 else 0) for n in range(items)}
     truth = np.array([sum(list(nested.values())[n:]) for n in range(items)]) / CLIENTS
     squares, covered, mean_covered, false = [], [], [], []

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom, hypergeom, norm
 
-from hubbub import Buckets, Estimand, Metric
+from hubbub import Buckets, Estimand, Metric, UnaryResponse
 from hubbub.mechanisms.subset import SubsetSelection
 from hubbub.metrics.kinds import CategoricalKind, SetKind
 from hubbub.summary import BitCounts
@@ -41,12 +41,14 @@ def rows_of(epsilon: float) -> SubsetSelection:
 
 
 METRICS: dict[str, Callable[[float], Metric]] = {
-    "boolean": lambda epsilon: Metric.boolean("b", **unary(epsilon)),
-    "categorical": lambda epsilon: Metric.categorical("c", tuple(f"c{i}" for i in range(40)), **unary(epsilon)),
+    "boolean": lambda epsilon: Metric.boolean("b", UnaryResponse(**unary(epsilon))),
+    "categorical": lambda epsilon: Metric.categorical(
+        "c", tuple(f"c{i}" for i in range(40)), UnaryResponse(**unary(epsilon))
+    ),
     "subset selection": lambda epsilon: Metric("r", CategoricalKind.one_hot(tuple("abcde"), None, rows_of(epsilon))),
-    "ordinal": lambda epsilon: Metric.ordinal("o", Buckets(tuple(range(41))), **unary(epsilon)),
-    "set of 40": lambda epsilon: Metric.set("s", [f"i{i}" for i in range(40)], **unary(epsilon)),
-    "set of 2": lambda epsilon: Metric.set("s", ["i0", "i1"], **unary(epsilon)),
+    "ordinal": lambda epsilon: Metric.ordinal("o", Buckets(tuple(range(41))), UnaryResponse(**unary(epsilon))),
+    "set of 40": lambda epsilon: Metric.set("s", [f"i{i}" for i in range(40)], UnaryResponse(**unary(epsilon))),
+    "set of 2": lambda epsilon: Metric.set("s", ["i0", "i1"], UnaryResponse(**unary(epsilon))),
 }
 
 
@@ -124,7 +126,7 @@ def test_mean_number_of_items_misses_on_each_side_with_the_tail_probability(epsi
 def test_mean_of_numbers_misses_on_each_side_with_the_tail_probability(epsilon: float) -> None:
     """48 reports, too few for more than one group: the count is Binomial(48, p* + (q* - p*) u) for any numbers with mean u in [0, 1]."""
     buckets, n = Buckets((0, 1), default=0, estimate=Estimand.MEAN), 48
-    metric, some = Metric.ordinal("u", buckets, **unary(epsilon)), np.arange(n + 1)
+    metric, some = Metric.ordinal("u", buckets, UnaryResponse(**unary(epsilon))), np.arange(n + 1)
     p, q = metric.params.mechanism.p_star, metric.params.mechanism.q_star
     reports = np.full(metric.num_cohorts, n // metric.num_cohorts)
     low, high = np.zeros((2, n + 1))

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hubbub import Accounting, Client, Definitions, Metric, Params
+from hubbub import Accounting, Client, Definitions, Metric, Params, UnaryResponse
 from hubbub.testing import UNLIMITED, ManualClock, RecordingTransport, raise_internal_errors
 
 TODAY = date(2026, 11, 21)
@@ -18,7 +18,7 @@ TODAY = date(2026, 11, 21)
 HOMEPAGE = Metric.string(
     "homepage", Params(num_bits=64, num_hashes=2, num_cohorts=16, prob_p=0.25, prob_q=0.75, prob_f=0.5)
 )
-SURVEY = Metric.boolean("survey", prob_p=0, prob_q=1, prob_f=0.5)
+SURVEY = Metric.boolean("survey", UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5))
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from hubbub import Metric, Params, Policy
+from hubbub import Metric, Params, Policy, UnaryResponse
 from hubbub.privacy import central_epsilon, effective_group_size, epsilon, privacy_figures
 from hubbub.privacy.linkability import mutual_information
 from hubbub.privacy.pricing import shown_epsilon
@@ -76,9 +76,9 @@ def test_printed_lifetime_epsilon_is_current(row: list[str]) -> None:
     if row[0] == "boolean":
         metric = Metric.boolean(
             "m",
-            prob_p=params.mechanism.prob_p,
-            prob_q=params.mechanism.prob_q,
-            prob_f=params.mechanism.prob_f,
+            UnaryResponse(
+                prob_p=params.mechanism.prob_p, prob_q=params.mechanism.prob_q, prob_f=params.mechanism.prob_f
+            ),
             hold=hold,
         )
     else:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hubbub import Buckets, Metric, Params
+from hubbub import Buckets, Metric, Params, UnaryResponse
 from hubbub.client import collaborators
 from hubbub.encoding.sealed_values import Sealer
 from hubbub.encoding.secret import Secret
@@ -18,13 +18,13 @@ from tests.client.conftest import Rig
 from tests.support.paths import DOCS
 
 NOISE: dict[str, Any] = {"prob_p": 0.25, "prob_q": 0.75, "prob_f": 0.5}
-OS = Metric.categorical("os", ("linux", "mac", "other"), **NOISE)
-HELD = Metric.categorical("held", ("a", "b"), hold=7, **NOISE)
-FRESH = Metric.boolean("fresh", prob_p=0.25, prob_q=0.75, prob_f=0)
+OS = Metric.categorical("os", ("linux", "mac", "other"), UnaryResponse(**NOISE))
+HELD = Metric.categorical("held", ("a", "b"), UnaryResponse(**NOISE), hold=7)
+FRESH = Metric.boolean("fresh", UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0))
 PAGE = Metric.string(
     "page", Params(num_bits=64, num_hashes=1, num_cohorts=4, prob_p=0.25, prob_q=0.75, permanent_p=0.1, permanent_q=0.5)
 )
-MINUTES = Metric.ordinal("minutes", Buckets((0, 10, 60), several=Several.SUM), **NOISE)
+MINUTES = Metric.ordinal("minutes", Buckets((0, 10, 60), several=Several.SUM), UnaryResponse(**NOISE))
 VALUES: dict[str, Any] = {"os": "mac", "held": "b", "fresh": True, "page": "https://example.org/", "minutes": 12.5}
 STORED_DATA = (
     (DOCS / "explanation" / "threat-model.md").read_text().partition("## Stored data")[2].partition("\n## ")[0]

@@ -18,20 +18,20 @@ import hubbub
 import hubbub.privacy
 import hubbub_decoder
 import hubbub_decoder.plots
-from hubbub import Discovery, Group, Limits, Metric, ParameterError, Params, Policy
+from hubbub import Discovery, Group, Limits, Metric, ParameterError, Params, Policy, UnaryResponse
 from hubbub.summary import BitCounts, Reports
 from hubbub_decoder import Decoding, Overlap, Wishes
 from tests.contracts.test_public_signatures import of_function, public_things
 
 BAD: tuple[Any, ...] = (0, -1, 1.5, math.nan, math.inf, "x", True)
-SURVEY = Metric.boolean("survey", prob_p=0, prob_q=1, prob_f=0.5)
+SURVEY = Metric.boolean("survey", UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5))
 IN_RANGE = "every argument is in range"
 WORDS = Metric.string(
     "words",
     Params(num_bits=32, num_hashes=1, num_cohorts=128, prob_p=0.25, prob_q=0.75, prob_f=0),
     discover=Discovery(longest=3, alphabet="ab", step=2),
 )
-BOTH = Metric.joint("both", (SURVEY, Metric.boolean("dark", prob_p=0, prob_q=1, prob_f=0.5)))
+BOTH = Metric.joint("both", (SURVEY, Metric.boolean("dark", UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5))))
 COUNTS = [BitCounts(SURVEY, [1000], [[ones]]) for ones in (400, 450)]
 NOISE = {"prob_p": 0.25, "prob_q": 0.75, "prob_f": 0.0}
 
@@ -61,7 +61,7 @@ def simulated(**options: Any) -> object:
 
 
 def metric_of(**options: Any) -> Metric:
-    return Metric.categorical("os", ("linux", "macos"), **options)
+    return Metric.categorical("os", ("linux", "macos"), UnaryResponse(**options))
 
 
 CALLS: dict[str, tuple[Callable[..., object], dict[str, Any]]] = {

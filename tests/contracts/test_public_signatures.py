@@ -8,7 +8,7 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from types import ModuleType
 from typing import Any, NamedTuple, TypeVar
@@ -134,6 +134,28 @@ def test_types_of_public_signatures_are_public() -> None:
         and not is_public(node.id, resolve(node.id, each.module))
     }
     assert not hidden, "export them in the module `typing` of their package"
+
+
+def test_public_functions_take_no_untyped_keywords() -> None:
+    """A TypedDict with `Unpack` lets mypy refuse a misspelt keyword, and editors complete it."""
+    untyped = [
+        f"{where}: **{each.name}"
+        for where, function in public_functions()
+        for each in inspect.signature(function).parameters.values()
+        if each.kind is each.VAR_KEYWORD and each.annotation == "Any"
+    ]
+    assert not untyped
+
+
+def public_functions() -> Iterator[tuple[str, Callable[..., object]]]:
+    for where, thing in public_things():
+        if inspect.isfunction(thing):
+            yield where, thing
+        elif inspect.isclass(thing):
+            for name in filter(partial(is_promised, where), dir(thing)):
+                member = getattr(thing, name)
+                if inspect.isroutine(member) and str(getattr(member, "__module__", "")).startswith("hubbub"):
+                    yield f"{where}.{name}", member
 
 
 def test_public_numbers_have_names_of_numbers() -> None:

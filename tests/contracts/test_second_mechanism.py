@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hubbub import Buckets, DefinitionError, Encoder, Metric, Params, Secret, parse_definitions
+from hubbub import Buckets, DefinitionError, Encoder, Metric, Params, Secret, UnaryResponse, parse_definitions
 from hubbub.mechanisms.subset import SubsetSelection
 from hubbub.metrics.kinds import StringKind, ordinal_kind
 from hubbub.privacy import epsilon
@@ -24,7 +24,9 @@ POPULATION = {"0": 5_000, "3": 3_000, "10": 2_000}
 
 
 def test_definition_names_its_mechanism() -> None:
-    unary = Metric.ordinal("age", Buckets((0, 1, 7, 30, 365), default=0), prob_p=0.25, prob_q=0.75, prob_f=0)
+    unary = Metric.ordinal(
+        "age", Buckets((0, 1, 7, 30, 365), default=0), UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0)
+    )
     assert Metric.from_dict(AGE.to_dict()) == AGE
     assert AGE.digest != unary.digest
     assert (AGE.params.canonical()["mechanism"], unary.params.canonical().get("mechanism")) == ("subset", None)

@@ -22,7 +22,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hubbub import Buckets, Definitions, Metric
+from hubbub import Buckets, Definitions, Metric, UnaryResponse
 from hubbub.cli.catalogue import catalogue_pages
 from hubbub.pages.html_page import element, page, table
 from hubbub.privacy.ledger import Account
@@ -62,8 +62,10 @@ def invisible(text: str) -> list[str]:
 def metrics(texts: list[str]) -> list[Metric]:
     about: dict[str, Any] = {"description": texts[0], "owner": texts[1], "purpose": texts[2], "expires": EXPIRES}
     return [
-        Metric.categorical("choice", tuple(dict.fromkeys((*texts[3:6], "other"))), other="other", **NOISE, **about),
-        Metric.ordinal("number", Buckets((0, 1, 2), unit=texts[6]), **NOISE, **about),
+        Metric.categorical(
+            "choice", tuple(dict.fromkeys((*texts[3:6], "other"))), UnaryResponse(**NOISE), other="other", **about
+        ),
+        Metric.ordinal("number", Buckets((0, 1, 2), unit=texts[6]), UnaryResponse(**NOISE), **about),
     ]
 
 

@@ -24,7 +24,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Literal
 from unittest.mock import patch
 
-from hubbub import Buckets, Client, Definitions, Group, Metric, Params
+from hubbub import Buckets, Client, Definitions, Group, Metric, Params, UnaryResponse
 from hubbub.client import collaborators
 from hubbub.metrics.buckets import Several
 from hubbub.sdk.assembly import Collaborators
@@ -41,10 +41,12 @@ from tests.support.power_loss_filesystem import SimulatedDisk
 STATE = Path("/scripted/state")
 RECORDS = ("journal", "snapshot", "snapshot.new")
 PAGE = Metric.string("page", Params(num_bits=16, num_hashes=2, num_cohorts=4, prob_p=0.25, prob_q=0.75, prob_f=0.5))
-THEME = Metric.categorical("theme", ("light", "dark"), prob_p=0, prob_q=1, prob_f=0.5, hold=7)
-HOURS = Metric.ordinal("hours", Buckets((0, 4, 8), several=Several.SUM), prob_p=0, prob_q=1, prob_f=0.5)
+THEME = Metric.categorical("theme", ("light", "dark"), UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5), hold=7)
+HOURS = Metric.ordinal("hours", Buckets((0, 4, 8), several=Several.SUM), UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5))
 METRICS = Definitions([PAGE, THEME, HOURS])
-LABELLED = Metric.boolean("updated", prob_p=0, prob_q=1, prob_f=0.5, group=Group("version", ("1.x", "2.x", "other")))
+LABELLED = Metric.boolean(
+    "updated", UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5), group=Group("version", ("1.x", "2.x", "other"))
+)
 END = date(2026, 12, 20)
 """A day after all of them."""
 

@@ -10,13 +10,13 @@ from typing import Any, cast
 import pytest
 from threadpoolctl import ThreadpoolController
 
-from hubbub import Metric
+from hubbub import Metric, UnaryResponse
 from hubbub.errors import SummaryError
 from hubbub.summary import BitCounts
 from hubbub_decoder import decode
 from hubbub_decoder.blas_threads import MIN_PARALLEL_DIMENSION, BlasThreads
 
-SURVEY = Metric.boolean("survey", prob_p=0, prob_q=1, prob_f=0.5)
+SURVEY = Metric.boolean("survey", UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5))
 
 
 @dataclass

@@ -17,10 +17,10 @@ SLOW_MODULES = {
 def test_decode_does_not_import_slow_modules() -> None:
     program = (
         "import sys\n"
-        "from hubbub import Metric\n"
+        "from hubbub import Metric, UnaryResponse\n"
         "from hubbub.summary import BitCounts, summary_from_bytes, summary_to_bytes\n"
         "import hubbub_decoder.cli.decode, hubbub_decoder.pipeline, hubbub_decoder.results.terminal\n"
-        "os = Metric.boolean('os', prob_p=0, prob_q=1, prob_f=0.5)\n"
+        "os = Metric.boolean('os', UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5))\n"
         "summary = summary_from_bytes(summary_to_bytes(BitCounts(os, [1000], [[400]])))\n"
         "hubbub_decoder.pipeline.decode(summary)\n"
         f"print([name for name in {list(SLOW_MODULES)} if name in sys.modules])"

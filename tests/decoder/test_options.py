@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from numpydoc.docscrape import NumpyDocString
 
-from hubbub import Metric, Params
+from hubbub import Metric, Params, UnaryResponse
 from hubbub.errors import ParameterError
 from hubbub.metrics.discovery import Discovery
 from hubbub.summary import BitCounts, Reports
@@ -23,8 +23,8 @@ from tests.contracts.test_public_signatures import of_function
 from tests.support.every_kind import METRICS
 
 CHANCES = {"prob_p": 0.2, "prob_q": 0.7, "prob_f": 0.3}
-OS = Metric.categorical("os", ("linux", "macos"), **CHANCES)
-PARTS = tuple(Metric.boolean(name, **CHANCES) for name in ("paid", "dark", "beta"))
+OS = Metric.categorical("os", ("linux", "macos"), UnaryResponse(**CHANCES))
+PARTS = tuple(Metric.boolean(name, UnaryResponse(**CHANCES)) for name in ("paid", "dark", "beta"))
 WORDS = Metric.string(
     "words",
     Params(num_bits=16, num_hashes=2, num_cohorts=64, prob_p=0.2, prob_q=0.7, prob_f=0.3),

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from hubbub import Metric, Params
+from hubbub import Metric, Params, UnaryResponse
 from hubbub.summary import BitCounts, PatternCounts, Reports
 from hubbub_decoder import Decoding, decode
 from hubbub_decoder.simulation import simulate, simulate_reports
@@ -91,8 +91,10 @@ def with_empty_cohorts(counts: BitCounts, empty: list[int]) -> BitCounts:
     return BitCounts(counts.metric, totals, ones)
 
 
-OS = Metric.categorical("os", ("linux", "macos", "windows", "other"), prob_p=0.25, prob_q=0.75, prob_f=0.25)
-DARK = Metric.boolean("dark", prob_p=0.1, prob_q=0.8, prob_f=0.5)
+OS = Metric.categorical(
+    "os", ("linux", "macos", "windows", "other"), UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.25)
+)
+DARK = Metric.boolean("dark", UnaryResponse(prob_p=0.1, prob_q=0.8, prob_f=0.5))
 OS_COUNTS, DARK_COUNTS = BitCounts(OS, [1000], [[500, 420, 300, 310]]), BitCounts(DARK, [300], [[160]])
 MEDIUM, PLAIN = string_metric(32, 2, 16, 0.25, 0.75, 0.25), string_metric(16, 2, 16, 0.25, 0.75, 0.5)
 GOOGLE, PATTERN = string_metric(16, 2, 16, 0.7, 0.35, 0.25, "google-md5"), string_metric(8, 2, 16, 0.2, 0.8, 0.1)

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import chi2_contingency, chisquare, norm
 
-from hubbub import Buckets, Discovery, Encoder, Estimand, Metric, Params, Secret
+from hubbub import Buckets, Discovery, Encoder, Estimand, Metric, Params, Secret, UnaryResponse
 from hubbub.errors import ParameterError
 from hubbub.mechanisms.bernoulli import draw_bits
 from hubbub.metrics.kinds import KindWord
@@ -31,8 +31,8 @@ ASYMMETRIC = Metric.string(
     "s",
     Params(num_bits=8, num_hashes=2, num_cohorts=4, prob_p=0.25, prob_q=0.8, permanent_p=0.1, permanent_q=0.6),
 )
-OS = Metric.categorical("os", ("a", "b", "c"), prob_p=0.25, prob_q=0.75, prob_f=0.5)
-YES = Metric.boolean("yes", prob_p=0, prob_q=1, prob_f=0.5)
+OS = Metric.categorical("os", ("a", "b", "c"), UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.5))
+YES = Metric.boolean("yes", UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5))
 
 
 def client_counts(metric: Metric, population: dict[str, int], no_value: int, seed: int) -> PatternCounts:
@@ -173,12 +173,14 @@ def test_same_seed_gives_the_same_summary() -> None:
 
 
 def test_unknown_category_becomes_other_or_is_rejected() -> None:
-    with_other = Metric.categorical("os", ("a", "rest"), other="rest", prob_p=0, prob_q=1, prob_f=0)
+    with_other = Metric.categorical("os", ("a", "rest"), UnaryResponse(prob_p=0, prob_q=1, prob_f=0), other="rest")
     counts = simulate(with_other, {"a": 3, "b": 4, "c": 5}, np.random.default_rng(0))
     assert counts.ones.tolist() == [[3, 9]]
     with pytest.raises(PopulationError, match=r"'b' is not a value of this categorical metric \(a, b_\)"):
         simulate(
-            Metric.categorical("os", ("a", "b_"), prob_p=0, prob_q=1, prob_f=0), {"b": 1}, np.random.default_rng(0)
+            Metric.categorical("os", ("a", "b_"), UnaryResponse(prob_p=0, prob_q=1, prob_f=0)),
+            {"b": 1},
+            np.random.default_rng(0),
         )
     with pytest.raises(ParameterError, match="must be an integer >= 0, got -1"):
         simulate(STRING, {"b": -1}, np.random.default_rng(0))
@@ -210,12 +212,12 @@ def test_clients_of_every_kind_repeat_their_permanent_response_within_an_epoch(h
     """Without instantaneous noise, all reports of a client in one epoch are equal, and those of another epoch differ."""
     chances: dict[str, Any] = {"prob_p": 0, "prob_q": 1, "prob_f": 0.5}
     string = Metric.string("s", Params(num_bits=64, num_hashes=2, num_cohorts=8, **chances), hold=hold)
-    systems = Metric.categorical("os", tuple("abcdefghij"), **chances, hold=hold)
-    parts = (Metric.string("s", string.params), Metric.categorical("os", tuple("abcdefghij"), **chances))
+    systems = Metric.categorical("os", tuple("abcdefghij"), UnaryResponse(**chances), hold=hold)
+    parts = (Metric.string("s", string.params), Metric.categorical("os", tuple("abcdefghij"), UnaryResponse(**chances)))
     populations: dict[Metric, dict[Any, int]] = {
         string: {"x": 50, "y": 20},
         systems: {"a": 50, "j": 20},
-        Metric.ordinal("n", range(0, 60, 5), **chances, hold=hold): {"1": 50, "50": 20},
+        Metric.ordinal("n", range(0, 60, 5), UnaryResponse(**chances), hold=hold): {"1": 50, "50": 20},
         Metric.joint("joint", parts, hold=hold): {("x", "a"): 40, (None, "b"): 20, ("y", None): 10},
     }
     for metric, population in populations.items():
@@ -230,7 +232,7 @@ def test_clients_of_every_kind_repeat_their_permanent_response_within_an_epoch(h
 
 
 def test_clients_without_a_number_report_the_default() -> None:
-    metric = Metric.ordinal("n", Buckets((0, 10, 20, 30), default=12), prob_p=0, prob_q=1, prob_f=0)
+    metric = Metric.ordinal("n", Buckets((0, 10, 20, 30), default=12), UnaryResponse(prob_p=0, prob_q=1, prob_f=0))
     counts = simulate(metric, ["1", None, "12", None], np.random.default_rng(0), no_value=5)
     assert (counts.reports.tolist(), counts.ones.tolist()) == ([9], [[1, 8, 0]])
 
@@ -238,7 +240,9 @@ def test_clients_without_a_number_report_the_default() -> None:
 @pytest.mark.parametrize("number", range(17))
 def test_number_of_a_mean_reaches_the_thresholds_below_it(number: int) -> None:
     """Of 16 cohorts with thresholds in (c, c + 1], without noise: those below the number have the bit, whatever the thresholds are."""
-    metric = Metric.ordinal("n", Buckets((0, 16), estimate=Estimand.MEAN, default=0), prob_p=0, prob_q=1, prob_f=0)
+    metric = Metric.ordinal(
+        "n", Buckets((0, 16), estimate=Estimand.MEAN, default=0), UnaryResponse(prob_p=0, prob_q=1, prob_f=0)
+    )
     counts = simulate(metric, {str(number): 5000}, np.random.default_rng(0))
     assert (counts.ones[:, 0] == counts.reports * (np.arange(16) < number)).all()
     for cohort in range(16):
@@ -249,8 +253,8 @@ EXACT: dict[str, Any] = {"prob_p": 0, "prob_q": 1, "prob_f": 0}
 WORD = Metric.string("s", Params(num_bits=32, num_hashes=2, num_cohorts=8, **EXACT))
 IMPORTED = Metric.string("g", replace(WORD.params, hash_scheme="google-md5"))
 PREFIXES = Metric.string("d", replace(WORD.params, num_cohorts=128), discover=Discovery(longest=3))
-LETTERS = Metric.categorical("c", ("a", "b", "z"), other="z", **EXACT)
-YES_OR_NO = Metric.boolean("b", **EXACT)
+LETTERS = Metric.categorical("c", ("a", "b", "z"), UnaryResponse(**EXACT), other="z")
+YES_OR_NO = Metric.boolean("b", UnaryResponse(**EXACT))
 
 
 @pytest.mark.parametrize(
@@ -261,7 +265,7 @@ YES_OR_NO = Metric.boolean("b", **EXACT)
         (PREFIXES, ["x", "abcde"]),
         (LETTERS, ["a", "z", "unknown"]),
         (YES_OR_NO, ["true", "false"]),
-        (Metric.ordinal("o", Buckets((0, 10, 20, 30)), **EXACT), ["-5", "10", "1e9"]),
+        (Metric.ordinal("o", Buckets((0, 10, 20, 30)), UnaryResponse(**EXACT)), ["-5", "10", "1e9"]),
         (Metric.joint("one", (WORD, LETTERS)), [(None, "a"), (None, "b")]),
         (Metric.joint("two", (WORD, YES_OR_NO)), [("x", "true"), ("y", None), (None, "false"), (None, None)]),
         (Metric.joint("three", (LETTERS, IMPORTED, WORD)), [("a", "7", "x"), (None, "7", None), ("q", None, "x")]),

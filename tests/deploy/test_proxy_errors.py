@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hubbub import Client, Definitions, Metric
+from hubbub import Client, Definitions, Metric, UnaryResponse
 from hubbub.conformance.adapter import Adapter
 from hubbub.testing import UNLIMITED, deliver
 from hubbub_aggregator.settings import Settings
@@ -52,7 +52,11 @@ CADDY_FAULTS = {
 Faults = Mapping[str, str]
 METRICS = [
     Metric.boolean(
-        f"question_{number}", prob_p=0.25, prob_q=0.75, prob_f=0.9, description="d", owner="o", expires=date(2100, 1, 1)
+        f"question_{number}",
+        UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.9),
+        description="d",
+        owner="o",
+        expires=date(2100, 1, 1),
     )
     for number in range(6)
 ]

@@ -17,7 +17,7 @@ from typing import TypedDict
 
 import numpy as np
 
-from hubbub import Metric, Params
+from hubbub import Metric, Params, UnaryResponse
 from hubbub_decoder import decode
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.estimators.categories import fit_categories
@@ -85,7 +85,7 @@ def category_variances(
     """Variances of the estimates of a categorical metric, from squared errors."""
     names = tuple(f"c{i}" for i in range(sum(_VALUES_OF_SHARE.values())))
     people = population(names)
-    metric = Metric.categorical("c", names, **noise(epsilons))
+    metric = Metric.categorical("c", names, UnaryResponse(**noise(epsilons)))
     periods, truth = consecutive_periods(metric, reports), np.array(list(people.values())) / CLIENTS
     fits = []
     for _ in range(runs):

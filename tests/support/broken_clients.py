@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub import Buckets, Estimand, Metric, Params
+from hubbub import Buckets, Estimand, Metric, Params, UnaryResponse
 from hubbub.metrics.discovery import Discovery
 from hubbub.metrics.group import Group
 from hubbub_decoder.array_types import Bits, Floats
@@ -39,7 +39,10 @@ def num_cohorts(metric: Metric) -> int:
     return metric.num_cohorts * (1 if metric.group is None else len(metric.group.values))
 
 
-_PAID, _OS = Metric.boolean("paid", **NOISE), Metric.categorical("os", ("a", "b", "c"), **NOISE)
+_PAID, _OS = (
+    Metric.boolean("paid", UnaryResponse(**NOISE)),
+    Metric.categorical("os", ("a", "b", "c"), UnaryResponse(**NOISE)),
+)
 _PAGE = Metric.string("page", _string(8, 1, 4, **NOISE))
 METRICS: dict[str, Metric] = {
     "string": _PAGE,
@@ -50,15 +53,17 @@ METRICS: dict[str, Metric] = {
         "page", _string(8, 1, 32, **ASYMMETRIC), discover=Discovery(longest=1, step=1, held_out=0.25)
     ),
     "categorical": _OS,
-    "boolean": Metric.boolean("paid", **COINS),
-    "boolean, group": Metric.boolean("paid", group=Group("version", ("1.x", "2.x", "3.x", "4.x", "other")), **NOISE),
-    "boolean, hold": Metric.boolean("paid", **NOISE, hold=8),
-    "ordinal": Metric.ordinal("use", Buckets((0, 10, 20, 30), default=0), **NOISE),
-    "mean": Metric.ordinal("use", Buckets((0, 50), default=0, estimate=Estimand.MEAN), **NOISE),
-    "set": Metric.set("plugins", ("a", "b", "c"), **NOISE),
+    "boolean": Metric.boolean("paid", UnaryResponse(**COINS)),
+    "boolean, group": Metric.boolean(
+        "paid", UnaryResponse(**NOISE), group=Group("version", ("1.x", "2.x", "3.x", "4.x", "other"))
+    ),
+    "boolean, hold": Metric.boolean("paid", UnaryResponse(**NOISE), hold=8),
+    "ordinal": Metric.ordinal("use", Buckets((0, 10, 20, 30), default=0), UnaryResponse(**NOISE)),
+    "mean": Metric.ordinal("use", Buckets((0, 50), default=0, estimate=Estimand.MEAN), UnaryResponse(**NOISE)),
+    "set": Metric.set("plugins", ("a", "b", "c"), UnaryResponse(**NOISE)),
     "joint of two": Metric.joint("visit", (_PAID, _PAGE)),
     "joint of two, hold": Metric.joint("visit", (_PAID, _OS), hold=8),
-    "joint of three": Metric.joint("trip", (_PAID, _OS, Metric.boolean("late", **NOISE))),
+    "joint of three": Metric.joint("trip", (_PAID, _OS, Metric.boolean("late", UnaryResponse(**NOISE)))),
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from hubbub import Buckets, Discovery, Estimand, Metric, Params, Several
+from hubbub import Buckets, Discovery, Estimand, Metric, Params, Several, UnaryResponse
 from hubbub.mechanisms.subset import SubsetSelection
 from hubbub.metrics.group import Group
 from hubbub.metrics.kinds import CategoricalKind, NumberKind
@@ -13,8 +13,10 @@ from hubbub.metrics.kinds import CategoricalKind, NumberKind
 NOISE: dict[str, Any] = {"prob_p": 0.25, "prob_q": 0.75, "prob_f": 0.5}
 ASYMMETRIC: dict[str, Any] = {"prob_p": 0.25, "prob_q": 0.75, "permanent_p": 0.125, "permanent_q": 0.625}
 PARAMS = Params(num_bits=64, num_hashes=2, num_cohorts=64, **NOISE)
-OS = Metric.categorical("os", ("linux", "macos", "other"), other="other", **NOISE)
-DELAY = Metric.ordinal("delay", Buckets((0, 10, 50, 100), several=Several.MAX, unit="ms", default=0), **NOISE)
+OS = Metric.categorical("os", ("linux", "macos", "other"), UnaryResponse(**NOISE), other="other")
+DELAY = Metric.ordinal(
+    "delay", Buckets((0, 10, 50, 100), several=Several.MAX, unit="ms", default=0), UnaryResponse(**NOISE)
+)
 ROWS = SubsetSelection(num_values=4, num_ones=1, prob_q=0.7, permanent_q=0.75)
 THEME = Metric("theme", CategoricalKind.one_hot(("dark", "light", "system"), None, ROWS))
 VERSION = Group("version", ("1.x", "2.x", "other"))
@@ -22,13 +24,13 @@ METRICS = (
     Metric.string("homepage", PARAMS, hold=4, description="start page", owner="a@example.org"),
     Metric.string("imported", replace(PARAMS, hash_scheme="google-md5")),
     Metric.string("words", replace(PARAMS, num_cohorts=128), discover=Discovery(longest=8)),
-    Metric.categorical("browser", ("firefox", "chromium"), **ASYMMETRIC),
+    Metric.categorical("browser", ("firefox", "chromium"), UnaryResponse(**ASYMMETRIC)),
     OS,
-    Metric.boolean("dark", **NOISE),
-    Metric.boolean("updated", group=VERSION, **NOISE),
+    Metric.boolean("dark", UnaryResponse(**NOISE)),
+    Metric.boolean("updated", UnaryResponse(**NOISE), group=VERSION),
     DELAY,
-    Metric.ordinal("size", Buckets((0, 512), estimate=Estimand.MEAN, default=0), **NOISE),
-    Metric.set("plugins", ("spelling", "preview", "vim"), **NOISE),
+    Metric.ordinal("size", Buckets((0, 512), estimate=Estimand.MEAN, default=0), UnaryResponse(**NOISE)),
+    Metric.set("plugins", ("spelling", "preview", "vim"), UnaryResponse(**NOISE)),
     THEME,
     Metric.joint("os_and_page", (OS, Metric.string("page", PARAMS))),
     Metric.joint("theme_and_page", (THEME, Metric.string("page", PARAMS))),

@@ -18,7 +18,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from hubbub import Metric, Params
+from hubbub import Metric, Params, UnaryResponse
 from hubbub_decoder import Comparison
 from hubbub_decoder.array_types import Floats, Indices
 from hubbub_decoder.simulation import Transitions
@@ -140,8 +140,8 @@ def _draw_metric(rng: np.random.Generator, kind: str, response: str) -> tuple[Me
         params = Params(num_bits=k, num_hashes=h, num_cohorts=m, prob_p=p, prob_q=1 - p, permanent_p=b, permanent_q=a)
         return Metric.string("task", params), response
     if k == 1:
-        return Metric.boolean("task", **noise), response
-    return Metric.categorical("task", tuple(f"c{i}" for i in range(k)), **noise), response
+        return Metric.boolean("task", UnaryResponse(**noise)), response
+    return Metric.categorical("task", tuple(f"c{i}" for i in range(k)), UnaryResponse(**noise)), response
 
 
 def _instantaneous(a: float, b: float, epsilon: float) -> float:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hubbub import Metric, Params
+from hubbub import Metric, Params, UnaryResponse
 from hubbub.summary import BitCounts
 from hubbub_decoder import Decoding, Trends, decode, decode_each, simulate
 from hubbub_decoder.report.highlights import Highlights
@@ -21,8 +21,10 @@ from hubbub_decoder.report.write import write_report, write_trend_report
 
 PARAMS = Params(num_bits=32, num_hashes=2, num_cohorts=16, prob_p=0.25, prob_q=0.75, prob_f=0.25)
 PAGE = Metric.string("page", PARAMS, description="The page that a user opens <first>.", owner="web@example.org")
-LOAD = Metric.ordinal("load", [0, 10, 20, 50, 100], prob_p=0.25, prob_q=0.75, prob_f=0.5)
-SYSTEM = Metric.categorical("system", ("linux", "macos", "other"), prob_p=0.25, prob_q=0.75, prob_f=0.5, other="other")
+LOAD = Metric.ordinal("load", [0, 10, 20, 50, 100], UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.5))
+SYSTEM = Metric.categorical(
+    "system", ("linux", "macos", "other"), UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.5), other="other"
+)
 HOSTILE = (
     "</script><script>window.attacked = 1</script>",
     '"\'><img src=x onerror="window.attacked = 1">',

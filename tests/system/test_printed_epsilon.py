@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from scipy.stats import beta
 
-from hubbub import Encoder, KindWord, Metric, Params, Policy, Secret, parse_definitions
+from hubbub import Encoder, KindWord, Metric, Params, Policy, Secret, UnaryResponse, parse_definitions
 from hubbub.client import collaborators
 from hubbub.privacy import epsilon_lifetime, epsilon_permanent, privacy_figures
 from hubbub.testing import deliver
@@ -51,8 +51,8 @@ def known_metrics() -> Iterator[Metric]:
     for hold, (number, noise) in itertools.product((None, 1, 2, 7), enumerate(noises)):
         name, fields = f"n{number}_hold_{hold or 0}", {"hold": hold, "description": "d", "owner": "o"}
         if "prob_f" in noise:
-            yield Metric.boolean(f"boolean_{name}", **noise, **fields)
-        yield Metric.categorical(f"categorical_{name}", ("a", "b", "c"), **noise, **fields)
+            yield Metric.boolean(f"boolean_{name}", UnaryResponse(**noise), **fields)
+        yield Metric.categorical(f"categorical_{name}", ("a", "b", "c"), UnaryResponse(**noise), **fields)
         for scheme in ("murmur3-v1", "google-md5"):
             params = Params(num_bits=8, num_hashes=2, num_cohorts=4, hash_scheme=scheme, **noise)
             yield Metric.string(f"string_{scheme}_{name}", params, **fields)
@@ -69,12 +69,12 @@ def random_metrics(number: int, rng: random.Random) -> Iterator[Metric]:
         fields["period"] = rng.choice(["day", "week", "month"])
         kind = rng.choice(list(KindWord))
         if kind is KindWord.BOOLEAN:
-            yield Metric.boolean(f"random_{i}", **noise, **fields)
+            yield Metric.boolean(f"random_{i}", UnaryResponse(**noise), **fields)
             continue
         noise = rng.choice([noise, pair])
         if kind is KindWord.CATEGORICAL:
             categories = tuple(f"c{n}" for n in range(rng.randint(2, 9)))
-            yield Metric.categorical(f"random_{i}", categories, **noise, **fields)
+            yield Metric.categorical(f"random_{i}", categories, UnaryResponse(**noise), **fields)
         else:
             scheme, k = rng.choice(["murmur3-v1", "google-md5"]), rng.randint(8, 11)
             h = rng.choice([1, 2, 3, k - 1])
@@ -207,7 +207,7 @@ def test_loss_of_histories_is_at_most_the_printed_cost_of_their_units(metric: Me
 
 def test_loss_over_epochs_is_the_sum_also_for_a_constant_value() -> None:
     """Three epochs of two periods: the loss of the joint outputs is the sum of the epochs' losses."""
-    metric = Metric.boolean("b", prob_p=0.25, prob_q=0.75, prob_f=0.5, hold=2)
+    metric = Metric.boolean("b", UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.5), hold=2)
     lost = losses([outputs(metric, [bloom] * 6) for bloom in (0, 1)])
     assert is_close(float(lost.max()), 3 * largest_loss_while_unchanged(metric, 2))
     assert float(lost.max()) > epsilon_permanent(metric) + 1  # regression: this was printed as the lifetime bound
@@ -215,7 +215,7 @@ def test_loss_over_epochs_is_the_sum_also_for_a_constant_value() -> None:
 
 def test_enumeration_by_bits_equals_enumeration_of_reports() -> None:
     """Check of the enumerator against all outputs of two reports of two bits."""
-    metric = Metric.categorical("c", ("a", "b"), prob_p=0.2, prob_q=0.9, prob_f=0.3)
+    metric = Metric.categorical("c", ("a", "b"), UnaryResponse(prob_p=0.2, prob_q=0.9, prob_f=0.3))
     whole = largest_loss(report_distribution(metric.params, [0, 1, 2], 2))
     bits = losses([outputs(metric, [bloom, bloom]) for bloom in (0, 1, 2)]).max()
     assert is_close(whole, float(bits))
@@ -224,7 +224,7 @@ def test_enumeration_by_bits_equals_enumeration_of_reports() -> None:
 
 def test_loss_of_four_epochs_exceeds_that_of_one_permanent_response(unseen_seed: int) -> None:
     """Lower bound on the loss from encoded reports, hold = 1, f = .5, p = 0, q = 1; alpha = 1e-6."""
-    survey = Metric.boolean("survey", prob_p=0, prob_q=1, prob_f=0.5, hold=1)
+    survey = Metric.boolean("survey", UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5), hold=1)
     rng, n = random.Random(unseen_seed), 20_000  # noqa: S311
     all_ones = {
         value: sum(
@@ -247,12 +247,14 @@ def test_loss_of_four_epochs_exceeds_that_of_one_permanent_response(unseen_seed:
 def plain(**fields: Any) -> list[Metric]:
     """Metrics without instantaneous noise: equal reports come from the same permanent response."""
     noise = {"prob_p": 0, "prob_q": 1, "prob_f": 0.5} | fields
-    params = Params(
-        num_bits=64, num_hashes=1, num_cohorts=1, **{name: noise[name] for name in ("prob_p", "prob_q", "prob_f")}
-    )
+    response = {name: noise[name] for name in ("prob_p", "prob_q", "prob_f")}
+    params = Params(num_bits=64, num_hashes=1, num_cohorts=1, **response)
     categories = tuple(f"c{n}" for n in range(32))
     rest = {name: value for name, value in noise.items() if not name.startswith("prob_")}
-    return [Metric.string("page", params, **rest), Metric.categorical("page", categories, **noise)]
+    return [
+        Metric.string("page", params, **rest),
+        Metric.categorical("page", categories, UnaryResponse(**response), **rest),
+    ]
 
 
 CASES: list[tuple[Metric, Callable[[int], str]]] = [

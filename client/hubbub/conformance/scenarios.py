@@ -25,6 +25,7 @@ from hubbub.encoding.responses import PermanentResponse
 from hubbub.encoding.secret import Secret
 from hubbub.errors import HubbubError
 from hubbub.files.regular_files import read_regular
+from hubbub.mechanisms.unary import UnaryResponse
 from hubbub.metrics.group import Group
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import Params
@@ -37,9 +38,9 @@ PAGE = Metric.string(
     "page", Params(num_bits=32, num_hashes=1, num_cohorts=8, prob_p=0, prob_q=1, prob_f=0.5), **_FIELDS
 )
 """Its reports are the permanent response."""
-DARK = Metric.boolean("dark", prob_p=0.25, prob_q=0.75, prob_f=0.5, **_FIELDS)
+DARK = Metric.boolean("dark", UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.5), **_FIELDS)
 THEME = Metric.categorical(
-    "theme", ("a", "b", "c", "d"), prob_p=0, prob_q=1, prob_f=0.5, lifetime_epsilon=2.2, **_FIELDS
+    "theme", ("a", "b", "c", "d"), UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5), lifetime_epsilon=2.2, **_FIELDS
 )
 """The limit leaves room for one value."""
 WIDE = Metric.string(
@@ -47,7 +48,10 @@ WIDE = Metric.string(
 )
 """All its reports of one value differ."""
 UPDATED = Metric.boolean(
-    "updated", prob_p=0.25, prob_q=0.75, prob_f=0.5, group=Group("version", ("1.x", "2.x", "other")), **_FIELDS
+    "updated",
+    UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.5),
+    group=Group("version", ("1.x", "2.x", "other")),
+    **_FIELDS,
 )
 WEEKLY = replace(UPDATED, name="weekly", period=PeriodKind.WEEK)
 _REPORTS_OF_A_PROCESS = 64
@@ -288,7 +292,8 @@ def sets_large_reports_aside(world: World) -> None:
 
 
 ANSWERED = tuple(
-    Metric.boolean(f"answered_{number}", prob_p=0.25, prob_q=0.75, prob_f=0.9, **_FIELDS) for number in range(4)
+    Metric.boolean(f"answered_{number}", UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.9), **_FIELDS)
+    for number in range(4)
 )
 """Metrics with four batches a day: after a failure, one that waits can be sent a day later."""
 _LONGEST_DAYS = 120

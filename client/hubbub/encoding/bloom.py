@@ -50,10 +50,11 @@ def bloom_bits(metric: Metric, value: Value | JointValue, cohort: int, threshold
 
     Raises InvalidValueError; its message never contains the value.
 
-    >>> metric = Metric.categorical("os", ("linux", "macos", "windows"), prob_p=0.25, prob_q=0.75, prob_f=0.5)
+    >>> from hubbub import UnaryResponse
+    >>> metric = Metric.categorical("os", ("linux", "macos", "windows"), UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.5))
     >>> bin(bloom_bits(metric, "windows", cohort=0)), bloom_bits(metric, None, cohort=0)
     ('0b100', 0)
-    >>> joint = Metric.joint("device", (Metric.boolean("paid", prob_p=0.25, prob_q=0.75, prob_f=0.5), metric))
+    >>> joint = Metric.joint("device", (Metric.boolean("paid", UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.5)), metric))
     >>> bin(bloom_bits(joint, (True, "windows"), 0)), bin(bloom_bits(joint, {"os": "linux"}, 0))
     ('0b1001', '0b10')
     """

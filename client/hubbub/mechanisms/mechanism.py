@@ -196,6 +196,16 @@ class Mechanism(ABC):
         """
 
 
+def checked_mechanism(mechanism: Mechanism) -> Mechanism:
+    """Return a mechanism that a program passed; raises ParameterError for anything else."""
+    if not isinstance(mechanism, Mechanism):
+        raise ParameterError(
+            f"mechanism must be a Mechanism, got {type(mechanism).__name__}: "
+            "pass UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.5), for example"
+        )
+    return mechanism
+
+
 def mechanism_class(fields: Mapping[str, Any]) -> type[Mechanism]:
     """Return the class that a definition names; raises ParameterError for an unknown word."""
     word = fields.get("mechanism", DEFAULT)

@@ -151,7 +151,8 @@ class SubsetSelection(Mechanism):
     def check_num_bits(self, num_bits: int) -> None:
         if num_bits != self.num_values:
             raise ParameterError(
-                f"num_bits must be num_values = {self.num_values} for subset selection, got {num_bits}: a row has a bit for each value"
+                f"subset selection of num_values = {self.num_values} needs a bit for each value, got {num_bits}: num_values is the number of "
+                'categories or buckets, and one more for "no value". A boolean metric, a set or a mean needs UnaryResponse'
             )
 
     def require_collectable(self, name: str) -> None:

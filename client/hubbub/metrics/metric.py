@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, Literal, TypedDict, TypeVar, Unpack
 
 from hubbub.errors import DefinitionError, HubbubError, InvalidValueError
-from hubbub.mechanisms.unary import UnaryResponse
+from hubbub.mechanisms.mechanism import Mechanism, checked_mechanism
 from hubbub.metrics.buckets import Buckets
 from hubbub.metrics.discovery import Discovery
 from hubbub.metrics.group import Group
@@ -37,6 +37,20 @@ from hubbub.text import format_count, with_article
 K = TypeVar("K", bound=Kind)
 
 _ROUNDING_SLACK = 1e-9
+
+
+class MetricFields(TypedDict, total=False):
+    """Optional fields of `Metric`, which its class methods take as keywords: `Metric` describes them."""
+
+    period: PeriodKind | Literal["day", "week", "month"]
+    hold: int | None
+    expires: date | None
+    lifetime_epsilon: float | None
+    group: Group | None
+    description: str
+    owner: str
+    purpose: str
+    review: str
 
 
 @dataclass(frozen=True)
@@ -80,7 +94,8 @@ class Metric:
 
     Examples
     --------
-    >>> Metric.boolean("from_jfk", prob_p=0, prob_q=1, prob_f=0.5).num_bits
+    >>> from hubbub import UnaryResponse
+    >>> Metric.boolean("from_jfk", UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5)).num_bits
     1
     """
 
@@ -137,7 +152,9 @@ class Metric:
         return math.inf if any(block.mechanism.has_permanent_noise for block in self.blocks) else 1
 
     @classmethod
-    def string(cls, name: str, params: Params, *, discover: Discovery | None = None, **fields: Any) -> Metric:
+    def string(
+        cls, name: str, params: Params, *, discover: Discovery | None = None, **fields: Unpack[MetricFields]
+    ) -> Metric:
         """Return a string metric: Bloom filter and cohorts, decoded with a list of candidates.
 
         Parameters
@@ -163,20 +180,17 @@ class Metric:
         """
         with name_errors(name):
             kind = StringKind(params, discover)
-        return cls(name, kind, **fields)
+        return cls(name, kind, **_values(fields))
 
     @classmethod
     def categorical(
         cls,
         name: str,
         categories: tuple[str, ...],
+        mechanism: Mechanism,
         *,
-        prob_p: float,
-        prob_q: float,
-        prob_f: float | None = None,
-        permanent_p: float | None = None,
-        permanent_q: float | None = None,
-        **fields: Any,
+        other: str | None = None,
+        **fields: Unpack[MetricFields],
     ) -> Metric:
         """Return a categorical metric (basic RAPPOR): one bit per category, decoded in closed form.
 
@@ -186,15 +200,13 @@ class Metric:
             Name of the metric.
         categories
             The categories, in the order of their bits.
-        prob_p, prob_q
-            Probability that a reported bit is one if the permanent bit is 0, and if it is 1.
-        prob_f
-            Probability that a permanent bit is replaced by a fair coin, in [0, 1).
-        permanent_p, permanent_q
-            In place of `prob_f`, the probability that a permanent bit is one if the true bit is 0, and if it is 1.
+        mechanism
+            Randomization of the bits: `UnaryResponse`, or `SubsetSelection` with one value more than there are categories,
+            because "no value" is one of its values.
+        other
+            Category that replaces unknown values. None: unknown values are invalid.
         **fields
-            Further fields of `Metric`, and `other`: the category that replaces unknown values. Without it, unknown
-            values are invalid.
+            Further fields of `Metric`.
 
         Returns
         -------
@@ -206,27 +218,16 @@ class Metric:
         DefinitionError, ParameterError
             A field is invalid.
         """
-        other = fields.pop(
-            "other", None
-        )  # a keyword of its own would refuse `**probabilities` of type dict[str, float]
-        mechanism = UnaryResponse(
-            prob_p=prob_p, prob_q=prob_q, prob_f=prob_f, permanent_p=permanent_p, permanent_q=permanent_q
-        )
         with name_errors(name):
-            kind = CategoricalKind.one_hot(categories, other, mechanism)
-        return cls(name, kind, **fields)
+            kind = CategoricalKind.one_hot(categories, other, checked_mechanism(mechanism))
+        return cls(name, kind, **_values(fields))
 
     @classmethod
     def boolean(
         cls,
         name: str,
-        *,
-        prob_p: float,
-        prob_q: float,
-        prob_f: float | None = None,
-        permanent_p: float | None = None,
-        permanent_q: float | None = None,
-        **fields: Any,
+        mechanism: Mechanism,
+        **fields: Unpack[MetricFields],
     ) -> Metric:
         """Return a boolean metric. f = 0.5, p = 0, q = 1 is the classic two-coin survey.
 
@@ -234,13 +235,8 @@ class Metric:
         ----------
         name
             Name of the metric.
-        prob_p, prob_q
-            Probability that the reported bit is one if the permanent bit is 0, and if it is 1. One bit needs a
-            symmetric response: `prob_q` = 1 - `prob_p`.
-        prob_f
-            Probability that the permanent bit is replaced by a fair coin, in [0, 1).
-        permanent_p, permanent_q
-            In place of `prob_f`, the probability that the permanent bit is one if the true bit is 0, and if it is 1.
+        mechanism
+            Randomization of the bit: a symmetric `UnaryResponse`, so `prob_q` = 1 - `prob_p`.
         **fields
             Further fields of `Metric`.
 
@@ -254,23 +250,16 @@ class Metric:
         DefinitionError, ParameterError
             A field is invalid.
         """
-        mechanism = UnaryResponse(
-            prob_p=prob_p, prob_q=prob_q, prob_f=prob_f, permanent_p=permanent_p, permanent_q=permanent_q
-        )
-        return cls(name, BooleanKind(one_hot_params(1, mechanism)), **fields)
+        kind = BooleanKind(one_hot_params(1, checked_mechanism(mechanism)))
+        return cls(name, kind, **_values(fields))
 
     @classmethod
     def ordinal(
         cls,
         name: str,
         buckets: Buckets | Sequence[float],
-        *,
-        prob_p: float,
-        prob_q: float,
-        prob_f: float | None = None,
-        permanent_p: float | None = None,
-        permanent_q: float | None = None,
-        **fields: Any,
+        mechanism: Mechanism,
+        **fields: Unpack[MetricFields],
     ) -> Metric:
         """Return an ordinal metric: numbers in declared buckets, or the mean of numbers.
 
@@ -282,12 +271,9 @@ class Metric:
             Name of the metric.
         buckets
             `Buckets`, or the edges alone.
-        prob_p, prob_q
-            Probability that a reported bit is one if the permanent bit is 0, and if it is 1.
-        prob_f
-            Probability that a permanent bit is replaced by a fair coin, in [0, 1).
-        permanent_p, permanent_q
-            In place of `prob_f`, the probability that a permanent bit is one if the true bit is 0, and if it is 1.
+        mechanism
+            Randomization of the bits: `UnaryResponse`, or `SubsetSelection` with a value for each bucket, and without a
+            default one more for "no value". The mean has one bit, which needs a symmetric `UnaryResponse`.
         **fields
             Further fields of `Metric`.
 
@@ -303,23 +289,16 @@ class Metric:
         """
         if not isinstance(buckets, Buckets):
             buckets = Buckets(tuple(buckets))
-        mechanism = UnaryResponse(
-            prob_p=prob_p, prob_q=prob_q, prob_f=prob_f, permanent_p=permanent_p, permanent_q=permanent_q
-        )
-        return cls(name, ordinal_kind(buckets, mechanism), **fields)
+        kind = ordinal_kind(buckets, checked_mechanism(mechanism))
+        return cls(name, kind, **_values(fields))
 
     @classmethod
     def set(
         cls,
         name: str,
         items: Sequence[str],
-        *,
-        prob_p: float,
-        prob_q: float,
-        prob_f: float | None = None,
-        permanent_p: float | None = None,
-        permanent_q: float | None = None,
-        **fields: Any,
+        mechanism: Mechanism,
+        **fields: Unpack[MetricFields],
     ) -> Metric:
         """Return a metric of sets: which of these items are used.
 
@@ -332,13 +311,8 @@ class Metric:
             Name of the metric.
         items
             2 to 256 names, without commas.
-        prob_p, prob_q
-            Probability that the reported bit is one if the permanent bit is 0, and if it is 1. One bit needs a
-            symmetric response: `prob_q` = 1 - `prob_p`.
-        prob_f
-            Probability that the permanent bit is replaced by a fair coin, in [0, 1).
-        permanent_p, permanent_q
-            In place of `prob_f`, the probability that the permanent bit is one if the true bit is 0, and if it is 1.
+        mechanism
+            Randomization of the bit: a symmetric `UnaryResponse`, so `prob_q` = 1 - `prob_p`.
         **fields
             Further fields of `Metric`.
 
@@ -354,19 +328,17 @@ class Metric:
 
         Examples
         --------
-        >>> plugins = Metric.set("plugins", ["spelling", "preview", "vim"], prob_p=0, prob_q=1, prob_f=0.5)
+        >>> from hubbub import UnaryResponse
+        >>> plugins = Metric.set("plugins", ["spelling", "preview", "vim"], UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5))
         >>> plugins.num_bits, plugins.num_cohorts
         (1, 3)
         """
-        mechanism = UnaryResponse(
-            prob_p=prob_p, prob_q=prob_q, prob_f=prob_f, permanent_p=permanent_p, permanent_q=permanent_q
-        )
         with name_errors(name):
-            kind = SetKind.of_items(tuple(items), mechanism)
-        return cls(name, kind, **fields)
+            kind = SetKind.of_items(tuple(items), checked_mechanism(mechanism))
+        return cls(name, kind, **_values(fields))
 
     @classmethod
-    def joint(cls, name: str, parts: Sequence[Metric], **fields: Any) -> Metric:
+    def joint(cls, name: str, parts: Sequence[Metric], **fields: Unpack[MetricFields]) -> Metric:
         """Return a joint metric: a report has the bits of all parts.
 
         The decoder can so estimate how the values of the parts depend on each other.
@@ -392,8 +364,9 @@ class Metric:
 
         Examples
         --------
-        >>> chains = {"prob_p": 0.25, "prob_q": 0.75, "prob_f": 0.5}
-        >>> parts = (Metric.boolean("paid", **chains), Metric.categorical("os", ("linux", "macos"), **chains))
+        >>> from hubbub import UnaryResponse
+        >>> response = UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.5)
+        >>> parts = (Metric.boolean("paid", response), Metric.categorical("os", ("linux", "macos"), response))
         >>> Metric.joint("purchase", parts).num_bits
         3
         """
@@ -408,7 +381,7 @@ class Metric:
                 )
         with name_errors(name):
             kind = JointKind.of_pairs((part.name, part.kind) for part in parts)
-        return cls(name, kind, **fields)
+        return cls(name, kind, **_values(fields))
 
     def require_collectable(self) -> Metric:
         """Return the metric if new clients may report it.
@@ -467,7 +440,8 @@ class Metric:
 
         Raises DefinitionError.
 
-        >>> Metric.boolean("paid", prob_p=0, prob_q=1, prob_f=0.5).require(StringKind, "discover")
+        >>> from hubbub import UnaryResponse
+        >>> Metric.boolean("paid", UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5)).require(StringKind, "discover")
         Traceback (most recent call last):
         hubbub.errors.DefinitionError: paid: discover needs a string metric, got a boolean one
         """
@@ -490,7 +464,9 @@ class Metric:
 
         Examples
         --------
-        >>> dark = Metric.boolean("dark", prob_p=0, prob_q=1, prob_f=0.5, group=Group("arm", ("a", "other")))
+        >>> from hubbub import UnaryResponse
+        >>> coins = UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5)
+        >>> dark = Metric.boolean("dark", coins, group=Group("arm", ("a", "other")))
         >>> dark.title, dark.in_group("a").title
         ('dark', 'dark (arm a)')
         """
@@ -643,6 +619,11 @@ class Metric:
                 "the definition was changed or damaged after it was written"
             )
         return metric
+
+
+def _values(fields: MetricFields) -> dict[str, Any]:
+    """Return fields for the constructor, which accepts the word of a period as well."""
+    return {**fields}
 
 
 def collection_digest(digest: str, value: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from hubbub.errors import ParameterError
 from hubbub.mechanisms import subset  # noqa: F401  (its class registers its word)
-from hubbub.mechanisms.mechanism import Mechanism, mechanism_of_fields
+from hubbub.mechanisms.mechanism import Mechanism, checked_mechanism, mechanism_of_fields
 from hubbub.mechanisms.unary import UnaryResponse
 from hubbub.number_checks import check_integer
 
@@ -105,11 +105,7 @@ class Params:
             raise ParameterError(
                 f"mechanism was given together with {', '.join(given)}: pass the mechanism or its probabilities"
             )
-        if not isinstance(mechanism, Mechanism):
-            raise ParameterError(
-                f"mechanism must be a Mechanism, got {type(mechanism).__name__}: pass probabilities instead"
-            )
-        mechanism.check_num_bits(num_bits)
+        checked_mechanism(mechanism).check_num_bits(num_bits)
         set_field(self, "mechanism", mechanism)
 
     def _check_sizes(self) -> None:

@@ -138,9 +138,10 @@ class PrivacyFigures:
         Examples
         --------
         >>> from hubbub.privacy.policy import Policy
-        >>> privacy_figures(Metric.boolean("dark", prob_p=0, prob_q=1, prob_f=0.5, hold=7), Policy()).sentence()
+        >>> from hubbub import UnaryResponse
+        >>> privacy_figures(Metric.boolean("dark", UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5), hold=7), Policy()).sentence()
         'epsilon 1.099 per report, 1.099 per epoch (hold = 7), 19.776 per enrollment (18 epochs), lifetime epsilon 39.551 (36 epochs)'
-        >>> survey = Metric.boolean("survey", prob_p=0, prob_q=1, prob_f=0.5)
+        >>> survey = Metric.boolean("survey", UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5))
         >>> privacy_figures(survey, Policy()).sentence().partition("; ")[2]
         'enrollment and lifetime: between histories whose values, "no value" as false, change, and return to earlier values, at the same times'
         """
@@ -207,7 +208,8 @@ def epsilon_of_reports(metric: Metric, units: int, reports: int) -> float:
     The j-th largest number of reports of one unit is at most that in the brackets, since the others have one report or more. The bound is
     exact if there is one unit, and if each unit has one report. It holds under `PrivacyFigures.condition`.
 
-    >>> survey = Metric.boolean("survey", prob_p=0.25, prob_q=0.75, prob_f=0.5)
+    >>> from hubbub import UnaryResponse
+    >>> survey = Metric.boolean("survey", UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.5))
     >>> epsilon_of_reports(survey, 1, 30) == epsilon(survey, 30), epsilon_of_reports(survey, 0, 0)
     (True, 0.0)
     """
@@ -236,7 +238,8 @@ def epsilon_lifetime(metric: Metric, policy: Policy) -> float:
     Examples
     --------
     >>> from hubbub.privacy.policy import Policy
-    >>> monthly = Metric.boolean("dark", prob_p=0, prob_q=1, prob_f=0.5, hold=1)
+    >>> from hubbub import UnaryResponse
+    >>> monthly = Metric.boolean("dark", UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5), hold=1)
     >>> round(math.exp(epsilon_lifetime(monthly, Policy(epsilon_metric=4.4))), 9)  # four epochs of the two-coin survey
     81.0
     """

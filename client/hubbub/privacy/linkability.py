@@ -117,7 +117,8 @@ def group_warning(metric: Metric) -> str | None:
     """Return what the public label of a metric reveals, None for a metric without a group.
 
     >>> from hubbub.metrics.group import Group
-    >>> dark = Metric.boolean("dark", prob_p=0, prob_q=1, prob_f=0.5, group=Group("version", ("1.x", "other")))
+    >>> from hubbub import UnaryResponse
+    >>> dark = Metric.boolean("dark", UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5), group=Group("version", ("1.x", "other")))
     >>> group_warning(dark).partition(":")[0]
     'dark'
     """

@@ -110,7 +110,8 @@ def epochs_of(periods: float, hold: int | None) -> tuple[float, ...]:
 def epsilon_of_periods(metric: Metric, periods: int) -> float:
     """Return the epsilon of the first reports of one client with one value, one for each period: the sum over the epochs of `hold`.
 
-    >>> monthly = Metric.boolean("dark", prob_p=0, prob_q=1, prob_f=0.5, hold=30)
+    >>> from hubbub import UnaryResponse
+    >>> monthly = Metric.boolean("dark", UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5), hold=30)
     >>> [round(math.exp(epsilon_of_periods(monthly, t)), 6) for t in (1, 30, 31)]
     [3.0, 3.0, 9.0]
     """

@@ -43,7 +43,8 @@ def certainty_text(epsilon: float) -> str:
 def unchanged_text(metric: Metric | None = None) -> str:
     """Return the condition under which the epsilon of a value bounds all its reports, in words; None: of an unknown metric.
 
-    >>> unchanged_text(Metric.boolean("survey", prob_p=0, prob_q=1, prob_f=0.5))
+    >>> from hubbub import UnaryResponse
+    >>> unchanged_text(Metric.boolean("survey", UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5)))
     'as long as your answer does not change'
     """
     return f"as long as {_change(metric).unchanged}"
@@ -52,7 +53,8 @@ def unchanged_text(metric: Metric | None = None) -> str:
 def changed_text(metric: Metric | None = None) -> str:
     """Return what ends the condition, and what a reader of linked reports can then know, in words.
 
-    >>> changed_text(Metric.boolean("survey", prob_p=0, prob_q=1, prob_f=0.5))
+    >>> from hubbub import UnaryResponse
+    >>> changed_text(Metric.boolean("survey", UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5)))
     'if your answer changes, practically certain that it changed'
     """
     return f"if {_change(metric).event}, {CERTAIN} that {_change(metric).known}"

@@ -33,10 +33,11 @@ def unit_price(metric: Metric) -> Price:
     permanent_p = 0 or permanent_q = 1 with permanent noise: a value has no bound, because t correlated reports can cost more than
     t eps(1).
 
-    >>> two_coins = unit_price(Metric.boolean("two_coins", prob_p=0, prob_q=1, prob_f=0.5))
+    >>> from hubbub import UnaryResponse
+    >>> two_coins = unit_price(Metric.boolean("two_coins", UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5)))
     >>> two_coins.unit, round(math.exp(two_coins.epsilon), 9)
     ('value', 3.0)
-    >>> unit_price(Metric.boolean("unmemoized", prob_p=0.25, prob_q=0.75, prob_f=0)).unit
+    >>> unit_price(Metric.boolean("unmemoized", UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0))).unit
     'period'
     """
     unit = "epoch" if metric.hold is not None else "value" if math.isinf(metric.reports_per_unit) else "period"

@@ -181,7 +181,8 @@ def part_of(metric: Metric, name: str) -> tuple[Metric, int]:
 def describe_reports(metric: Metric, num_reports: int, periods: Sequence[str]) -> str:
     """Name, number of reports, shape and periods in one line.
 
-    >>> describe_reports(Metric.boolean("dark", prob_p=0, prob_q=1, prob_f=0.5), 1200, ["2026-03-01"])
+    >>> from hubbub import UnaryResponse
+    >>> describe_reports(Metric.boolean("dark", UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5)), 1200, ["2026-03-01"])
     'dark: 1,200 reports, 1 cohort x 1 bit, 1 period'
     """
     shape = f"{format_count(metric.num_cohorts, 'cohort')} x {format_count(metric.num_bits, 'bit')}"

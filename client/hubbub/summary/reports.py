@@ -98,8 +98,9 @@ class Reports(ReportData):
 
         Examples
         --------
-        >>> chances = {"prob_p": 0.25, "prob_q": 0.75, "prob_f": 0.5}
-        >>> parts = (Metric.categorical("os", ("linux", "macos"), **chances), Metric.boolean("paid", **chances))
+        >>> from hubbub import UnaryResponse
+        >>> coins = UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.5)
+        >>> parts = (Metric.categorical("os", ("linux", "macos"), coins), Metric.boolean("paid", coins))
         >>> Reports(Metric.joint("device", parts), [0, 0], [[0b101], [0b010]]).part("paid").rows.tolist()
         [[1], [0]]
         """

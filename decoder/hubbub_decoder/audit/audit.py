@@ -94,7 +94,8 @@ class Audit:
 def declared_epsilon(metric: Metric, num_reports: int) -> float:
     """Epsilon of consecutive reports of one unchanging value from the start of an epoch: eps(t) for each permanent response.
 
-    >>> survey = Metric.boolean("survey", prob_p=0, prob_q=1, prob_f=0.5, hold=1)
+    >>> from hubbub import UnaryResponse
+    >>> survey = Metric.boolean("survey", UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5), hold=1)
     >>> round(math.exp(declared_epsilon(survey, 4)))
     81
     """

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import ParameterError
+from hubbub.mechanisms.unary import UnaryResponse
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import Params
 from hubbub.summary import BitCounts, PatternCounts, Summary
@@ -130,7 +131,7 @@ class CandidateMap:
         """Return the metric of the reports: categorical if every candidate has its own bit, otherwise a string metric."""
         if self.is_google_md5 or self.categories is None:
             return Metric.string(name, self.params)
-        return Metric.categorical(name, self.categories, **self.params.mechanism.fields)
+        return Metric.categorical(name, self.categories, UnaryResponse(**self.params.mechanism.fields))
 
 
 def read_map(path: str | Path, params: Params) -> CandidateMap:

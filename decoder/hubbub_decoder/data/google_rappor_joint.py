@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from hubbub.errors import DefinitionError
+from hubbub.mechanisms.unary import UnaryResponse
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import Params
 from hubbub.summary import Reports
@@ -35,7 +36,7 @@ def joint_metric(name: str, variables: Mapping[str, str], params: Params) -> Met
         return Metric.joint(
             name,
             [
-                Metric.string(each, params) if kind == "string" else Metric.boolean(each, **chances)
+                Metric.string(each, params) if kind == "string" else Metric.boolean(each, UnaryResponse(**chances))
                 for each, kind in variables.items()
             ],
         )

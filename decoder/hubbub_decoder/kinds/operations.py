@@ -137,7 +137,8 @@ class KindOperations(ABC, Generic[K]):
 def operations_of(metric: Metric) -> KindOperations[Any]:
     """Return the operations of a metric's kind.
 
-    >>> operations_of(Metric.boolean("dark", prob_p=0, prob_q=1, prob_f=0.5)).audited_values()
+    >>> from hubbub import UnaryResponse
+    >>> operations_of(Metric.boolean("dark", UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5))).audited_values()
     [True, False, None]
     """
     return KindOperations._classes[type(metric.kind)](metric, metric.kind)

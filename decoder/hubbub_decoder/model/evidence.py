@@ -69,7 +69,8 @@ class Evidence:
     same_clients : of several periods, whether the same clients report in each, with the same values: their noise then repeats
     part_of      : evidence of which this is a subset; None: of none
 
-    >>> weekly = Metric.boolean("dark", prob_p=0, prob_q=1, prob_f=0.5, period="week", hold=2)
+    >>> from hubbub import UnaryResponse
+    >>> weekly = Metric.boolean("dark", UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5), period="week", hold=2)
     >>> evidence = Evidence(BitCounts(weekly, [300], [[120]], ["1970-01-05", "1970-01-12", "1970-01-19"]))
     >>> evidence.num_clients, round(evidence.repetition.per_response, 3), evidence.bit_shares.round(3).tolist()
     (100.0, 1.667, [[0.3]])
@@ -241,8 +242,8 @@ def _check_groups(parts: Sequence[Collected]) -> None:
 def describe(collected: Collected) -> str:
     """Description of the form and the number of reports, for messages.
 
-    >>> from hubbub import Metric
-    >>> describe(BitCounts.empty(Metric.boolean("from_jfk", prob_p=0, prob_q=1, prob_f=0.5)))
+    >>> from hubbub import Metric, UnaryResponse
+    >>> describe(BitCounts.empty(Metric.boolean("from_jfk", UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5))))
     'bit counts of 0 reports'
     """
     if isinstance(collected, Reports):

@@ -45,7 +45,8 @@ class Repetition:
 
         periods : first days; () if unknown, which counts as one period
 
-        >>> weekly = Metric.boolean("dark", prob_p=0, prob_q=1, prob_f=0.5, period="week", hold=2)
+        >>> from hubbub import UnaryResponse
+        >>> weekly = Metric.boolean("dark", UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5), period="week", hold=2)
         >>> Repetition.from_periods(weekly, ["1970-01-05", "1970-01-12", "1970-01-19"])  # weeks 1, 2 and 3: epochs 0, 1 and 1
         Repetition(per_client=3.0, per_response=1.6666666666666667)
         """
@@ -76,7 +77,8 @@ class CommonReports:
     def from_periods(cls, metric: Metric, before: Sequence[str], after: Sequence[str]) -> CommonReports:
         """Pairs if a client reports the same value in all of these periods; unknown periods, (), are one of the same epoch without `hold`.
 
-        >>> weekly = Metric.boolean("dark", prob_p=0, prob_q=1, prob_f=0.5, period="week", hold=2)
+        >>> from hubbub import UnaryResponse
+        >>> weekly = Metric.boolean("dark", UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5), period="week", hold=2)
         >>> CommonReports.from_periods(weekly, ["1970-01-12"], ["1970-01-19", "1970-01-26"])  # week 2; weeks 3 and 4, epochs 1 and 2
         CommonReports(per_client=2.0, per_response=1.0)
         """

@@ -182,7 +182,8 @@ def describe(
 
     Examples
     --------
-    >>> survey = Metric.boolean("from_jfk", prob_p=0, prob_q=1, prob_f=0.5)
+    >>> from hubbub import UnaryResponse
+    >>> survey = Metric.boolean("from_jfk", UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5))
     >>> bought = describe(survey, num_reports=10_000)
     >>> round(bought.accuracy.std_error(0.0), 5), bought.permanent_bits  # sqrt(3/4 1/4) / (1/2) / 100
     (0.00866, 0.8112781244591328)
@@ -246,7 +247,8 @@ def recovery_probability(metric: Metric, reports: int) -> float:
 
         prod_i sum_s max(P(B_i = 1) Bin(s; t, q), P(B_i = 0) Bin(s; t, p))
 
-    >>> usual = Metric.categorical("c", ("a", "b"), prob_p=0, prob_q=1, prob_f=0.5)
+    >>> from hubbub import UnaryResponse
+    >>> usual = Metric.categorical("c", ("a", "b"), UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5))
     >>> recovery_probability(usual, 1)
     1.0
     """

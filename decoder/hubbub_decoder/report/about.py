@@ -66,7 +66,8 @@ def _describe(path: Path) -> str:
 def period_text(metric: Metric, periods: Sequence[str]) -> str:
     """First days of the periods, as one phrase; reports of which no period is recorded are undated.
 
-    >>> weekly = Metric.boolean("dark", prob_p=0.25, prob_q=0.75, prob_f=0.5, period="week")
+    >>> from hubbub import UnaryResponse
+    >>> weekly = Metric.boolean("dark", UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.5), period="week")
     >>> period_text(weekly, []), period_text(weekly, ["2026-03-02"]), period_text(weekly, ["2026-03-02", "2026-03-09"])
     ('undated reports', 'week of 2026-03-02', 'weeks of 2026-03-02 to 2026-03-09 (2 weeks)')
     """

@@ -238,7 +238,8 @@ class Decoding(TableResult[Estimate], Loadable, Result):
         --------
         >>> from hubbub.summary import BitCounts
         >>> from hubbub_decoder import decode
-        >>> survey = Metric.boolean("from_jfk", prob_p=0, prob_q=1, prob_f=0.5)
+        >>> from hubbub import UnaryResponse
+        >>> survey = Metric.boolean("from_jfk", UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5))
         >>> decode(BitCounts(survey, [1000], [[400]])).diagnose().verdict
         "The reports fit the metric's parameters, and there is no finding. The estimates and intervals can be used."
         """
@@ -268,7 +269,8 @@ class Decoding(TableResult[Estimate], Loadable, Result):
         --------
         >>> from hubbub.summary import BitCounts
         >>> from hubbub_decoder import decode
-        >>> survey = Metric.boolean("from_jfk", prob_p=0, prob_q=1, prob_f=0.5)
+        >>> from hubbub import UnaryResponse
+        >>> survey = Metric.boolean("from_jfk", UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5))
         >>> [[round(end, 2) for end in interval] for interval in decode(BitCounts(survey, [1000], [[400]])).intervals(0.5)]
         [[0.28, 0.32]]
         """
@@ -462,7 +464,8 @@ def headline(decoding: Decoding) -> str:
 
     >>> from hubbub.metrics.metric import Metric
     >>> from hubbub_decoder import Decoding
-    >>> survey = Metric.boolean("from_jfk", prob_p=0, prob_q=1, prob_f=0.5)
+    >>> from hubbub import UnaryResponse
+    >>> survey = Metric.boolean("from_jfk", UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5))
     >>> nothing = ShareEstimate(0, 0, 0, 0)
     >>> headline(Decoding(survey, 1000, 0.95, 0.05, (), nothing, nothing, nothing, 0.1)).partition("; enrollment and")[0]
     'from_jfk: 1,000 reports; epsilon 1.099 per report, 1.099 per value, 2.198 per enrollment (2 values), lifetime epsilon 39.551 (36 values)'

@@ -16,7 +16,7 @@ from urllib.parse import urlencode
 import pytest
 from sqlalchemy import event
 
-from hubbub import Definitions, Metric, Params, ProblemType, parse_definitions
+from hubbub import Definitions, Metric, Params, ProblemType, UnaryResponse, parse_definitions
 from hubbub_aggregator.api.authentication import SESSION_LENGTH
 from hubbub_aggregator.api.dashboard.metric_page import PeriodLine, build_chart, describe_implausible
 from hubbub_aggregator.api.dashboard.overview import Sort
@@ -274,7 +274,7 @@ def test_page_shows_why_batches_are_not_stored(start: StartAggregator, sqlite_st
 
 
 def test_metric_page_shows_purpose_and_review(start: StartAggregator, sqlite_store: SqlStore) -> None:
-    bare = Metric.boolean("b", prob_p=0, prob_q=1, prob_f=0.5)
+    bare = Metric.boolean("b", UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5))
     reviewed = replace(bare, name="a", purpose="Choose a theme", review="https://example.org/reviews/1")
     with running(Definitions([reviewed, bare]), sqlite_store, Settings(local_reads_without_token=True)) as aggregator:
         page, without = (get(aggregator, f"/metric/{name}").page for name in ("a", "b"))
@@ -285,7 +285,9 @@ def test_metric_page_shows_purpose_and_review(start: StartAggregator, sqlite_sto
 
 def test_page_escapes_texts_of_definitions(start: StartAggregator, sqlite_store: SqlStore) -> None:
     script = "<script>alert(1)</script>"
-    bad = Metric.boolean("b", prob_p=0, prob_q=1, prob_f=0.5, description=script, owner='"><b>', purpose=script)
+    bad = Metric.boolean(
+        "b", UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5), description=script, owner='"><b>', purpose=script
+    )
     with running(Definitions([bad]), sqlite_store, Settings(local_reads_without_token=True)) as aggregator:
         pages = [get(aggregator).body, get(aggregator, "/metric/b").body]
         pages.append(get(aggregator, "/?q=%3Cscript%3E%22%3E").body)
@@ -296,7 +298,7 @@ def test_page_escapes_texts_of_definitions(start: StartAggregator, sqlite_store:
 
 
 def test_chart_shows_the_last_90_periods_with_empty_ones() -> None:
-    metric = Metric.boolean("b", prob_p=0, prob_q=1, prob_f=0.5)
+    metric = Metric.boolean("b", UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5))
     first = date(2024, 1, 1)
     lines = [
         PeriodLine(str(first + timedelta(days=day)), 10 * (day + 1), day > 98, day == 50) for day in (0, 50, 97, 99)
@@ -313,7 +315,7 @@ def test_chart_shows_the_last_90_periods_with_empty_ones() -> None:
 
 @pytest.mark.parametrize(("bars", "dates"), [(1, 1), (2, 1), (7, 1), (8, 3), (90, 3)])
 def test_chart_labels_its_axes(bars: int, dates: int) -> None:
-    metric, first = Metric.boolean("b", prob_p=0, prob_q=1, prob_f=0.5), date(2024, 1, 1)
+    metric, first = Metric.boolean("b", UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5)), date(2024, 1, 1)
     chart = build_chart(metric, [PeriodLine(str(first + timedelta(days=day)), 301, False) for day in range(bars)])
     assert [(tick.position, tick.text) for tick in chart.values] == [(0, "400"), (50, "200"), (100, "0")]
     assert {bar.height for bar in chart.bars} == {75.25}
@@ -324,7 +326,7 @@ def test_chart_labels_its_axes(bars: int, dates: int) -> None:
 
 def test_chart_adds_periods_of_another_kind() -> None:
     """An older version of the metric has periods of a day, the current version of a week."""
-    weekly = Metric.boolean("b", prob_p=0, prob_q=1, prob_f=0.5, period="week")
+    weekly = Metric.boolean("b", UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5), period="week")
     lines = [PeriodLine("2024-06-03", 5, False), PeriodLine("2024-06-05", 7, True), PeriodLine("2024-06-10", 1, True)]
     bars = build_chart(weekly, lines).bars
     assert [(bar.line.period, bar.line.reports) for bar in bars] == [("2024-06-03", 12), ("2024-06-10", 1)]

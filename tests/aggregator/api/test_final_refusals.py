@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hubbub import Client, Definitions, Metric
+from hubbub import Client, Definitions, Metric, UnaryResponse
 from hubbub.sdk.upload.retry_policy import UploadResponse
 from hubbub.sdk.upload.transport import HttpTransport, always
 from hubbub.testing import UNLIMITED, deliver
@@ -19,8 +19,8 @@ from hubbub_aggregator.store.sql_store import SqlStore
 from tests.aggregator.conftest import Aggregator, running
 
 NOISE = {"prob_p": 0.25, "prob_q": 0.75, "prob_f": 0.5}
-WEEKLY = Metric.boolean("weekly", period="week", **NOISE)
-DAILY = Metric.boolean("daily", **NOISE)
+WEEKLY = Metric.boolean("weekly", UnaryResponse(**NOISE), period="week")
+DAILY = Metric.boolean("daily", UnaryResponse(**NOISE))
 Alter = Callable[[dict[str, object]], object]
 
 

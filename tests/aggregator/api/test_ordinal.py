@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hubbub import Buckets, Definitions, Estimand, Metric
+from hubbub import Buckets, Definitions, Estimand, Metric, UnaryResponse
 from hubbub_aggregator.settings import Settings
 from hubbub_decoder import decode
 from tests.aggregator.api.test_dashboard import get
@@ -17,10 +17,14 @@ if TYPE_CHECKING:
     from hubbub_aggregator.store.sql_store import SqlStore
     from tests.aggregator.conftest import MakeBatch
 
-CLICKS = Metric.ordinal("clicks", Buckets((0, 1, 5, 50), default=0), prob_p=0.25, prob_q=0.75, prob_f=0.5)
+CLICKS = Metric.ordinal(
+    "clicks", Buckets((0, 1, 5, 50), default=0), UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.5)
+)
 
 
-USE = Metric.ordinal("use", Buckets((0, 50), default=0, estimate=Estimand.MEAN), prob_p=0.25, prob_q=0.75, prob_f=0.5)
+USE = Metric.ordinal(
+    "use", Buckets((0, 50), default=0, estimate=Estimand.MEAN), UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.5)
+)
 
 
 def test_mean_is_collected_listed_shown_and_decoded(store: SqlStore, make_batch: MakeBatch) -> None:

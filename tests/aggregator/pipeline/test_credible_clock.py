@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 from sqlalchemy import delete, insert
 
-from hubbub import Batch, Definitions, Metric
+from hubbub import Batch, Definitions, Metric, UnaryResponse
 from hubbub.cli import main
 from hubbub.cli.findings import Health
 from hubbub.wire.dates import parse_period
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 START = datetime(2024, 6, 15, 12, tzinfo=UTC)
 HOUR, DAY = 3_600.0, 86_400.0
 DAYS = timedelta(days=1)
-METRIC = Metric.boolean("one", prob_p=0.25, prob_q=0.75, prob_f=0.5)
+METRIC = Metric.boolean("one", UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.5))
 DEFINITIONS = Definitions([METRIC])
 KEPT = Settings(keep_counts={"one": 31}, keep_reports={"one": 31})
 seconds = START.timestamp()

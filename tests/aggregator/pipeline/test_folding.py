@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hubbub import Batch, Definitions, Metric, Params
+from hubbub import Batch, Definitions, Metric, Params, UnaryResponse
 from hubbub.summary import BitCounts, Summary
 from hubbub.summary.pattern_counts import PatternCounts
 from hubbub_aggregator.monitoring.jobs import PeriodicJob
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 METRICS = (
     Metric.string("wide", Params(num_bits=19, num_hashes=2, num_cohorts=4, prob_p=0.25, prob_q=0.75, prob_f=0.5)),
     Metric.string("narrow", Params(num_bits=9, num_hashes=2, num_cohorts=2, prob_p=0.25, prob_q=0.75, prob_f=0.5)),
-    Metric.boolean("one", prob_p=0.25, prob_q=0.75, prob_f=0.5),
+    Metric.boolean("one", UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.5)),
 )
 
 

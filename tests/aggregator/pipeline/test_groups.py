@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from hubbub import Batch, Definitions, Metric
+from hubbub import Batch, Definitions, Metric, UnaryResponse
 from hubbub.cli import main
 from hubbub.errors import SummaryError
 from hubbub.metrics.group import Group
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 NAMES = ("browser", "dark", "size", "delay")
 GROUPED = [replace(metric, group=VERSION) for metric in METRICS if metric.name in NAMES]
 PAGE = Metric.string("homepage", PARAMS, group=Group("arm", ("a", "b", "other")))
-PLAIN = Metric.boolean("plain", **NOISE)
+PLAIN = Metric.boolean("plain", UnaryResponse(**NOISE))
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from hubbub import Batch, Definitions, Metric, ProblemType, parse_definitions
+from hubbub import Batch, Definitions, Metric, ProblemType, UnaryResponse, parse_definitions
 from hubbub.summary import BitCounts
 from hubbub.summary.plausibility import plausible_ones
 from hubbub_aggregator.pipeline.retention import upkeep
@@ -190,7 +190,8 @@ def test_rows_of_a_part_are_counted_on_their_own(store: SqlStore, make_batch: Ma
     """The ones of the other part, which may be any number, hide none that is missing or too many."""
     theme = parse_definitions(ROWS)["theme"]
     both = Metric.joint(
-        "both", (Metric.boolean("paid", prob_p=0.25, prob_q=0.75, prob_f=0), replace(theme, expires=None))
+        "both",
+        (Metric.boolean("paid", UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0)), replace(theme, expires=None)),
     )
 
     def batch(*rows: int) -> Batch:

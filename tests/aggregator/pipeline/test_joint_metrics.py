@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from hubbub import Batch, Definitions, Metric
+from hubbub import Batch, Definitions, Metric, UnaryResponse
 from hubbub.metrics.periods import Period, PeriodKind
 from hubbub.summary import Reports, read_reports
 from hubbub.wire.batch import Report
@@ -27,7 +27,11 @@ if TYPE_CHECKING:
 TODAY = "2024-06-15"
 CHANCES = {"prob_p": 0.2, "prob_q": 0.8, "prob_f": 0.25}
 DEVICE = Metric.joint(
-    "device", (Metric.boolean("paid", **CHANCES), Metric.categorical("os", ("linux", "macos", "windows"), **CHANCES))
+    "device",
+    (
+        Metric.boolean("paid", UnaryResponse(**CHANCES)),
+        Metric.categorical("os", ("linux", "macos", "windows"), UnaryResponse(**CHANCES)),
+    ),
 )
 
 

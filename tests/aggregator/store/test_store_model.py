@@ -13,7 +13,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
-from hubbub import Batch, Definitions, Metric
+from hubbub import Batch, Definitions, Metric, UnaryResponse
 from hubbub.summary import BitCounts, reports_from_bytes, summary_from_bytes, summary_to_bytes
 from hubbub_aggregator.pipeline.folding import compute_figures, fold, read_summary, summarize
 from hubbub_aggregator.pipeline.report_export import write_reports
@@ -25,7 +25,7 @@ from hubbub_aggregator.store.sql_store import SqlStore
 
 NUM_BITS, FIRST = 24, date(2024, 6, 1)
 METRICS = [
-    Metric.categorical(name, tuple(map(str, range(NUM_BITS))), prob_p=0, prob_q=1, prob_f=0)
+    Metric.categorical(name, tuple(map(str, range(NUM_BITS))), UnaryResponse(prob_p=0, prob_q=1, prob_f=0))
     for name in ("all", "brief")
 ]
 LIMITS = Settings(keep_counts={"brief": 31}, keep_reports={"all": 1_000})

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from hubbub import Buckets, Definitions, Metric, load_definitions
+from hubbub import Buckets, Definitions, Metric, UnaryResponse, load_definitions
 from hubbub.cli import main
 from hubbub.cli.catalogue import catalogue_pages, metric_path
 from hubbub.cli.output import write_page
@@ -29,9 +29,7 @@ TODAY = date(2026, 11, 23)
 HOSTILE = "</style></title><script>alert(1)</script><img src=x onerror=alert(1)>\"'&"
 SURVEY = Metric.boolean(
     "dark_mode",
-    prob_p=0,
-    prob_q=1,
-    prob_f=0.5,
+    UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5),
     description="Whether the dark theme is on",
     owner="ui@example.org",
     purpose="Choose the default theme",
@@ -39,18 +37,14 @@ SURVEY = Metric.boolean(
     expires=date(2027, 6, 1),
 )
 OLDER = replace(SURVEY, hold=30, review="https://example.org/reviews/0")
-STARTUP = Metric.ordinal(
-    "startup", Buckets((0, 1, 5), unit="s"), prob_p=0.1, prob_q=0.9, prob_f=0.5, owner="core@example.org",
-    description="Time to the first window", expires=date(2026, 1, 1),
-)  # fmt: skip
+STARTUP = Metric.ordinal("startup", Buckets((0, 1, 5), unit="s"), UnaryResponse(prob_p=0.1, prob_q=0.9, prob_f=0.5), owner="core@example.org", description="Time to the first window", expires=date(2026, 1, 1))  # fmt: skip
 EVERY_KIND = Definitions(
     [
         OLDER,
         SURVEY,
         STARTUP,
         load_definitions(DATA / "metrics.toml")["homepage"],
-        Metric.categorical("os", ("linux", HOSTILE), prob_p=0.1, prob_q=0.9, prob_f=0.5, description=HOSTILE, owner=HOSTILE,
-                           purpose=HOSTILE, expires=date(2027, 1, 1)),
+        Metric.categorical("os", ("linux", HOSTILE), UnaryResponse(prob_p=0.1, prob_q=0.9, prob_f=0.5), description=HOSTILE, owner=HOSTILE, purpose=HOSTILE, expires=date(2027, 1, 1)),
     ]
 )  # fmt: skip
 

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from hubbub import Metric, load_definitions
+from hubbub import Metric, UnaryResponse, load_definitions
 from hubbub.cli import main
 from hubbub.cli.definition_lint import cap_problems, placeholder_problems, registry_warnings
 from tests.support.paths import DATA
 
 FILE = DATA / "metrics.toml"
 TODAY = date(2026, 11, 23)
-MONTHLY = Metric.boolean("dark", prob_p=0, prob_q=1, prob_f=0.5, hold=1, expires=date(2027, 11, 24))
+MONTHLY = Metric.boolean("dark", UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5), hold=1, expires=date(2027, 11, 24))
 
 
 def hubbub(*arguments: str | Path) -> Result:

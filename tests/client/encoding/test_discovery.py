@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from hubbub import DefinitionError, Encoder, Metric, Params, Secret, parse_definitions
+from hubbub import DefinitionError, Encoder, Metric, Params, Secret, UnaryResponse, parse_definitions
 from hubbub.encoding.bloom import bloom_bits
 from hubbub.errors import HubbubError
 from hubbub.metrics.discovery import END, Discovery
@@ -108,7 +108,7 @@ def test_rejects_an_invalid_discover_table(old: str, new: str, message: str) -> 
 
 def test_categorical_metric_rejects_discover() -> None:
     with pytest.raises(TypeError, match="discover"):
-        Metric.categorical("c", ("a", "b"), prob_p=0.25, prob_q=0.75, prob_f=0.5, discover=DISCOVER)
+        Metric.categorical("c", ("a", "b"), UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5), discover=DISCOVER)  # type: ignore[call-arg]
 
 
 def test_metric_without_discover_has_no_trace_of_it() -> None:

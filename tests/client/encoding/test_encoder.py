@@ -16,7 +16,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from hubbub import Encoder, InvalidValueError, Metric, Params, PeriodKind, Secret
+from hubbub import Encoder, InvalidValueError, Metric, Params, PeriodKind, Secret, UnaryResponse
 from hubbub.encoding.bloom import bloom_bits
 from hubbub.encoding.responses import InstantaneousResponse, PermanentResponse
 from hubbub.errors import DefinitionError, HubbubError, ParameterError
@@ -31,13 +31,17 @@ STRING = Metric.string(
     "homepage", Params(num_bits=13, num_hashes=2, num_cohorts=4, prob_p=0.25, prob_q=0.75, prob_f=0.5)
 )
 ODD = Metric.string("odd", Params(num_bits=24, num_hashes=3, num_cohorts=2, prob_p=0.39, prob_q=0.61, prob_f=0.2))
-CATEGORICAL = Metric.categorical("os", ("linux", "macos", "other"), other="other", prob_p=0.2, prob_q=0.9, prob_f=0.25)
+CATEGORICAL = Metric.categorical(
+    "os", ("linux", "macos", "other"), UnaryResponse(prob_p=0.2, prob_q=0.9, prob_f=0.25), other="other"
+)
 ASYMMETRIC = Metric.string(
     "asymmetric",
     Params(num_bits=13, num_hashes=2, num_cohorts=4, prob_p=0.25, prob_q=0.75, permanent_p=0.07, permanent_q=0.5),
 )
-UNEVEN = Metric.categorical("uneven", ("a", "b", "c"), prob_p=0.1, prob_q=0.6, permanent_p=0.3, permanent_q=0.9)
-BOOLEAN = Metric.boolean("from_jfk", prob_p=0.25, prob_q=0.75, prob_f=0.5)
+UNEVEN = Metric.categorical(
+    "uneven", ("a", "b", "c"), UnaryResponse(prob_p=0.1, prob_q=0.6, permanent_p=0.3, permanent_q=0.9)
+)
+BOOLEAN = Metric.boolean("from_jfk", UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.5))
 SHAPES: list[tuple[Metric, Value]] = [
     (STRING, "https://example.org/"),
     (STRING, None),
@@ -246,7 +250,7 @@ def test_permanent_response_depends_on_the_digest_and_on_no_field_outside_it() -
 
 def test_boolean_metric_equals_the_two_coin_survey() -> None:
     """f = .5, p = 0, q = 1: the report is the permanent response itself, the truth with probability 3/4."""
-    survey = Metric.boolean("smokes", prob_p=0, prob_q=1, prob_f=0.5)
+    survey = Metric.boolean("smokes", UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5))
     for number in range(100):
         encoder = Encoder(survey, Secret.generate(SeededBytes(number)))
         assert len({encoder.encode(True).bits.tobytes() for _ in range(20)}) == 1
@@ -290,7 +294,7 @@ def _scripted(drawn: bytes) -> Callable[[int], bytes]:
         (BOOLEAN, "canary", "accepts True, False or None, got a str"),
         (BOOLEAN, 1, "got an int"),
         (
-            Metric.categorical("os", ("a", "b"), prob_p=0.25, prob_q=0.75, prob_f=0.5),
+            Metric.categorical("os", ("a", "b"), UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.5)),
             "canary",
             "none of the 2 categories",
         ),
@@ -313,7 +317,7 @@ def test_no_value_has_no_bits_and_unknown_category_is_other() -> None:
 
 
 def test_requires_epoch_with_hold_and_rejects_it_without() -> None:
-    held = Metric.boolean("held", prob_p=0.25, prob_q=0.75, prob_f=0.5, hold=7)
+    held = Metric.boolean("held", UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.5), hold=7)
     with pytest.raises(InvalidValueError, match="epoch is missing"):
         Encoder(held, Secret.generate()).encode(True)
     with pytest.raises(InvalidValueError, match="omit epoch"):
@@ -343,7 +347,7 @@ def test_rejects_random_bytes_of_another_length(given: int) -> None:
 
 
 def test_encoder_rejects_a_metric_name_and_a_bare_key_without_showing_it() -> None:
-    metric = Metric.boolean("yes", prob_p=0.25, prob_q=0.75, prob_f=0.5)
+    metric = Metric.boolean("yes", UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.5))
     name: Any = "homepage"
     key: Any = b"s3cret" * 6
     with pytest.raises(ParameterError, match="metric must be a Metric, got str"):

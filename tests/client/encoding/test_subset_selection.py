@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Callable
 from itertools import combinations, permutations
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from hubbub import DefinitionError, Encoder, Metric, ParameterError, Secret
-from hubbub.mechanisms.subset import SubsetSelection
+from hubbub import Buckets, DefinitionError, Encoder, Metric, ParameterError, Secret, SubsetSelection
 from hubbub.metrics.definitions import parse_definitions
 from hubbub.metrics.kinds import CategoricalKind
 from hubbub_decoder.estimators.categories import RowNoise
@@ -109,6 +109,30 @@ def test_definition_has_a_bit_of_no_value() -> None:
     assert metric.kind.distinct_values == 4
 
 
+def test_python_defines_the_same_metric_as_toml() -> None:
+    response = SubsetSelection(num_values=4, num_ones=1, prob_q=0.625, permanent_q=0.75)
+    metric = Metric.categorical("theme", ("dark", "light", "system"), response)
+    assert (metric.digest, metric.kind) == (theme().digest, theme().kind)
+    buckets = Buckets((0, 10, 20, 30, 40), default=0)
+    assert (
+        Metric.ordinal("delay", buckets, response).params.mechanism == response
+    )  # a default needs no bit of "no value"
+
+
+@pytest.mark.parametrize(
+    "define",
+    [
+        lambda response: Metric.categorical("theme", ("dark", "light", "system", "other"), response),
+        lambda response: Metric.ordinal("delay", (0, 10, 20), response),
+        lambda response: Metric.boolean("dark", response),
+        lambda response: Metric.set("plugins", ("vim", "preview"), response),
+    ],
+)
+def test_a_mechanism_of_another_number_of_values_is_refused(define: Callable[[SubsetSelection], Metric]) -> None:
+    with pytest.raises(ParameterError, match=r"num_values = 4 needs a bit for each value, got [135]: num_values is"):
+        define(SubsetSelection(num_values=4, num_ones=1, prob_q=0.625))
+
+
 def test_reports_have_the_enumerated_law(unseen_seed: int) -> None:
     """G-test at 1e-6 of 6,000 clients' first two reports; the permanent value of a client is the same in both."""
     rng = np.random.default_rng(unseen_seed)
@@ -170,7 +194,7 @@ def test_parameters_out_of_range_are_refused(fields: dict[str, float], message: 
         (("num_ones = 1", "num_ones = 1\nprob_f = 0.5"), "theme: .*prob_f"),
         (
             ('kind = "categorical"\ncategories = ["dark", "light", "system"]', 'kind = "boolean"'),
-            "theme: num_bits must be num_values",
+            "theme: subset selection of num_values = 2 needs a bit for each value, got 1",
         ),
     ],
 )

@@ -13,14 +13,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hubbub import Buckets, DefinitionError, InvalidValueError, Metric, parse_definitions
+from hubbub import Buckets, DefinitionError, InvalidValueError, Metric, UnaryResponse, parse_definitions
 from hubbub.encoding.bloom import bloom_bits
 from hubbub.metrics.buckets import finite_number
 from hubbub.metrics.kinds import OrdinalKind
 from tests.support.every_kind import buckets_of
 
 NOISE: dict[str, Any] = {"prob_p": 0.25, "prob_q": 0.75, "prob_f": 0.5}
-METRIC = Metric.ordinal("delay", (0, 10, 20, 50), **NOISE)
+METRIC = Metric.ordinal("delay", (0, 10, 20, 50), UnaryResponse(**NOISE))
 TABLE = """
 [[metric]]
 name = "delay"
@@ -121,7 +121,7 @@ def test_rejects_what_is_no_finite_number_without_repeating_it(value: Any) -> No
 
 def test_a_period_without_recording_reports_no_value_or_the_default() -> None:
     assert bloom_bits(METRIC, None, cohort=0) == 0
-    counter = Metric.ordinal("clicks", Buckets((0, 1, 5, 10), default=0), **NOISE)
+    counter = Metric.ordinal("clicks", Buckets((0, 1, 5, 10), default=0), UnaryResponse(**NOISE))
     assert bloom_bits(counter, None, cohort=0) == 1
     assert (METRIC.kind.distinct_values, counter.kind.distinct_values) == (4, 3)
 

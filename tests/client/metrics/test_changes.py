@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hubbub import Buckets, Definitions, Discovery, Metric, Params, PeriodKind
+from hubbub import Buckets, Definitions, Discovery, Metric, Params, PeriodKind, UnaryResponse
 from hubbub.cli.definition_lint import limit_problems
 from hubbub.metrics.changes import compare_definitions
 
@@ -16,10 +16,16 @@ CHAINS: dict[str, Any] = {"prob_p": 0.25, "prob_q": 0.75}
 SIZES: dict[str, Any] = {"num_bits": 128, "num_hashes": 2, "num_cohorts": 128}
 REVIEW, NEW_REVIEW = "https://example.org/reviews/1", "https://example.org/reviews/2"
 
-V1 = Metric.boolean("dark", **CHAINS, prob_f=0.5, expires=date(2027, 1, 1), purpose="Theme", review=REVIEW)
-V2 = Metric.boolean("dark", **CHAINS, prob_f=0.75, expires=date(2027, 1, 1), purpose="Theme", review=NEW_REVIEW)
-V3 = Metric.boolean("dark", **CHAINS, prob_f=0.25, expires=date(2027, 1, 1), purpose="Theme", review=REVIEW + "3")
-OTHER = Metric.boolean("other", **CHAINS, prob_f=0.5)
+V1 = Metric.boolean(
+    "dark", UnaryResponse(**CHAINS, prob_f=0.5), expires=date(2027, 1, 1), purpose="Theme", review=REVIEW
+)
+V2 = Metric.boolean(
+    "dark", UnaryResponse(**CHAINS, prob_f=0.75), expires=date(2027, 1, 1), purpose="Theme", review=NEW_REVIEW
+)
+V3 = Metric.boolean(
+    "dark", UnaryResponse(**CHAINS, prob_f=0.25), expires=date(2027, 1, 1), purpose="Theme", review=REVIEW + "3"
+)
+OTHER = Metric.boolean("other", UnaryResponse(**CHAINS, prob_f=0.5))
 
 
 def compare(old: list[Metric], new: list[Metric]) -> tuple[list[tuple[str, str]], list[str]]:
@@ -100,13 +106,13 @@ def test_compare_needs_no_review_for_a_first_purpose() -> None:
     [
         (V1, replace(V1, period=PeriodKind.WEEK, hold=4), {"period": ("day", "week"), "hold": (None, 4)}),
         (
-            Metric.boolean("m", **CHAINS, prob_f=0.5),
-            Metric.categorical("m", ("a", "b"), **CHAINS, prob_f=0.5),
+            Metric.boolean("m", UnaryResponse(**CHAINS, prob_f=0.5)),
+            Metric.categorical("m", ("a", "b"), UnaryResponse(**CHAINS, prob_f=0.5)),
             {"kind": ("boolean", "categorical"), "num_bits": (1, 2), "categories": ([], ["a", "b"])},
         ),
         (
-            Metric.categorical("m", ("a", "b"), **CHAINS, permanent_p=0.125, permanent_q=0.5, other="a"),
-            Metric.categorical("m", ("b", "a"), **CHAINS, prob_f=0.5),
+            Metric.categorical("m", ("a", "b"), UnaryResponse(**CHAINS, permanent_p=0.125, permanent_q=0.5), other="a"),
+            Metric.categorical("m", ("b", "a"), UnaryResponse(**CHAINS, prob_f=0.5)),
             {
                 "categories": (["a", "b"], ["b", "a"]),
                 "other": ("a", None),
@@ -116,8 +122,8 @@ def test_compare_needs_no_review_for_a_first_purpose() -> None:
             },
         ),
         (
-            Metric.ordinal("m", (0, 1, 2), **CHAINS, prob_f=0.5),
-            Metric.ordinal("m", Buckets((0, 1, 3), unit="s"), **CHAINS, prob_f=0.5),
+            Metric.ordinal("m", (0, 1, 2), UnaryResponse(**CHAINS, prob_f=0.5)),
+            Metric.ordinal("m", Buckets((0, 1, 3), unit="s"), UnaryResponse(**CHAINS, prob_f=0.5)),
             {"buckets.edges": ([0.0, 1.0, 2.0], [0.0, 1.0, 3.0]), "buckets.unit": ("", "s")},
         ),
         (
@@ -127,7 +133,7 @@ def test_compare_needs_no_review_for_a_first_purpose() -> None:
         ),
         (
             Metric.joint("m", (OTHER, replace(OTHER, name="b"))),
-            Metric.joint("m", (OTHER, Metric.boolean("b", **CHAINS, prob_f=0.75))),
+            Metric.joint("m", (OTHER, Metric.boolean("b", UnaryResponse(**CHAINS, prob_f=0.75)))),
             {"parts[1].prob_f": (0.5, 0.75)},
         ),
     ],
@@ -143,8 +149,8 @@ def test_change_lists_every_field_that_differs(
 
 
 def test_representatives_are_documentation() -> None:
-    plain = Metric.ordinal("m", (0, 1, 2), **CHAINS, prob_f=0.5)
-    moved = Metric.ordinal("m", Buckets((0, 1, 2), representatives=(0.25, 1.5)), **CHAINS, prob_f=0.5)
+    plain = Metric.ordinal("m", (0, 1, 2), UnaryResponse(**CHAINS, prob_f=0.5))
+    moved = Metric.ordinal("m", Buckets((0, 1, 2), representatives=(0.25, 1.5)), UnaryResponse(**CHAINS, prob_f=0.5))
     (change,) = compare_definitions(Definitions([plain]), Definitions([moved]))
     assert change.kind == "documentation"
     assert change.fields == {"buckets.representatives": ([], [0.25, 1.5])}

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hubbub import DefinitionError, Encoder, Metric, Secret, parse_definitions
+from hubbub import DefinitionError, Encoder, Metric, Secret, UnaryResponse, parse_definitions
 from hubbub.metrics.definitions import Definitions
 from hubbub.metrics.group import MAX_VALUES, Group
 from hubbub.metrics.periods import Period
 from hubbub.wire.batch import SINGLE_REPORT_BYTES, Batch
 from tests.support.every_kind import METRICS, NOISE, VERSION
 
-DARK = Metric.boolean("dark", group=VERSION, **NOISE)
+DARK = Metric.boolean("dark", UnaryResponse(**NOISE), group=VERSION)
 DEFINITION = """
 [[metric]]
 name = "dark"
@@ -136,7 +136,7 @@ def test_the_longest_family_wins() -> None:
 
 def test_the_longest_label_keeps_the_length_of_a_body() -> None:
     value, bits = "v" * 32, tuple(f"c{number}" for number in range(1024))
-    metric = Metric.categorical("m" * 64, bits, group=Group("g", (value, "other")), **NOISE)
+    metric = Metric.categorical("m" * 64, bits, UnaryResponse(**NOISE), group=Group("g", (value, "other")))
     report = Encoder(metric.in_group(value), Secret.generate()).encode("c0")
     batch = Batch.from_reports(metric.in_group(value), Period(date(2026, 11, 21), metric.period), [report])
     assert (batch.digest, batch.group) == (metric.digest, value)
@@ -146,7 +146,7 @@ def test_the_longest_label_keeps_the_length_of_a_body() -> None:
 
 
 def test_reports_of_one_client_have_one_permanent_response_under_all_values() -> None:
-    metric = Metric.boolean("dark", prob_p=0, prob_q=1, prob_f=0.5, group=VERSION)
+    metric = Metric.boolean("dark", UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5), group=VERSION)
     secrets = [Secret.generate() for _ in range(64)]
     by_value = [
         [Encoder(each, secret).encode(True).to_bytes() for secret in secrets] for each in (metric, *metric.collections)

@@ -24,6 +24,7 @@ from hubbub import (
     Params,
     Secret,
     SummaryError,
+    UnaryResponse,
 )
 from hubbub.cli import main
 from hubbub.client import collaborators
@@ -44,7 +45,7 @@ ALPHA = 1e-6
 STRING = Params(num_bits=16, num_hashes=2, num_cohorts=8, prob_p=0.25, prob_q=0.75, prob_f=0.5)
 SPARSE = Params(num_bits=13, num_hashes=1, num_cohorts=8, prob_p=0.2, prob_q=0.8, permanent_p=0.1, permanent_q=0.5)
 CARRIER, ORIGIN = Metric.string("carrier", STRING), Metric.string("origin", SPARSE)
-DELAYED = Metric.boolean("delayed", prob_p=0.25, prob_q=0.75, prob_f=0.5)
+DELAYED = Metric.boolean("delayed", UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.5))
 FLIGHT = Metric.joint("flight", (CARRIER, ORIGIN, DELAYED))
 TOML = """
 [[metric]]
@@ -111,8 +112,12 @@ def test_digest_covers_every_field_of_every_part() -> None:
     changed = [
         Metric.joint("flight", (CARRIER, ORIGIN)),
         Metric.joint("flight", (ORIGIN, CARRIER, DELAYED)),
-        Metric.joint("flight", (CARRIER, ORIGIN, Metric.boolean("late", prob_p=0.25, prob_q=0.75, prob_f=0.5))),
-        Metric.joint("flight", (CARRIER, ORIGIN, Metric.boolean("delayed", prob_p=0.2, prob_q=0.75, prob_f=0.5))),
+        Metric.joint(
+            "flight", (CARRIER, ORIGIN, Metric.boolean("late", UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.5)))
+        ),
+        Metric.joint(
+            "flight", (CARRIER, ORIGIN, Metric.boolean("delayed", UnaryResponse(prob_p=0.2, prob_q=0.75, prob_f=0.5)))
+        ),
         Metric.joint("flights", (CARRIER, ORIGIN, DELAYED)),
         Metric.joint("flight", (CARRIER, ORIGIN, DELAYED), hold=7),
     ]
@@ -142,7 +147,7 @@ def test_epsilon_equals_enumeration_of_both_parts_outputs(response: dict[str, An
     of_string = report_distribution(string, bloom_filters(3, {0, 1}), t)
     of_boolean = report_distribution(boolean, bloom_filters(1, {0, 1}), t)
     both = np.einsum("ux,vy->uvxy", of_string, of_boolean).reshape(len(of_string) * len(of_boolean), -1)
-    joint = Blocks((string, boolean))
+    joint: Any = Blocks((string, boolean))
     assert abs(epsilon(joint, t) - largest_loss(both)) < 1e-12
     assert epsilon_permanent(joint) == math.fsum((epsilon_permanent(string), epsilon_permanent(boolean)))
 
@@ -154,7 +159,9 @@ def test_figures_of_parts_add_up() -> None:
     )
     assert mutual_information(FLIGHT) == pytest.approx(sum(mutual_information(p) for p in FLIGHT.components))
     assert FLIGHT.kind.distinct_values == math.inf
-    two = Metric.joint("two", (DELAYED, Metric.categorical("os", ("a", "b"), prob_p=0.1, prob_q=0.9, prob_f=0.5)))
+    two = Metric.joint(
+        "two", (DELAYED, Metric.categorical("os", ("a", "b"), UnaryResponse(prob_p=0.1, prob_q=0.9, prob_f=0.5)))
+    )
     assert two.kind.distinct_values == 6
     assert 0 < central_epsilon(FLIGHT, 10_000, 1e-9) < epsilon(FLIGHT)
     laws = ones_distributions(FLIGHT.blocks)
@@ -164,7 +171,7 @@ def test_figures_of_parts_add_up() -> None:
 
 def test_mixed_permanent_noise_is_refused() -> None:
     with pytest.raises(DefinitionError, match="either all parts of a joint metric or none"):
-        Metric.joint("mixed", (CARRIER, Metric.boolean("paid", prob_p=0.25, prob_q=0.75, prob_f=0)))
+        Metric.joint("mixed", (CARRIER, Metric.boolean("paid", UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0))))
 
 
 @pytest.mark.parametrize(
@@ -229,8 +236,8 @@ def test_values_with_equal_bits_have_responses_and_tags_of_their_own() -> None:
 def test_encoder_output_has_the_law_of_independent_parts(unseen_seed: int) -> None:
     """8,000 clients with one value: the joint law of a categorical part (2 bits) and a boolean, chi-squared over 8 outputs."""
     parts = (
-        Metric.categorical("os", ("a", "b"), prob_p=0.3, prob_q=0.8, permanent_p=0.2, permanent_q=0.6),
-        Metric.boolean("paid", prob_p=0.25, prob_q=0.75, prob_f=0.5),
+        Metric.categorical("os", ("a", "b"), UnaryResponse(prob_p=0.3, prob_q=0.8, permanent_p=0.2, permanent_q=0.6)),
+        Metric.boolean("paid", UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.5)),
     )
     metric, random_bytes = Metric.joint("device", parts), SeededBytes(unseen_seed)
     secrets = (Secret.generate(random_bytes) for _ in range(8000))

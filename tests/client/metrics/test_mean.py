@@ -10,7 +10,17 @@ from typing import Any
 import pytest
 from scipy.stats import binom, kstest
 
-from hubbub import Buckets, DefinitionError, Encoder, InvalidValueError, Metric, Params, Secret, parse_definitions
+from hubbub import (
+    Buckets,
+    DefinitionError,
+    Encoder,
+    InvalidValueError,
+    Metric,
+    Params,
+    Secret,
+    UnaryResponse,
+    parse_definitions,
+)
 from hubbub.encoding.bloom import bloom_bits
 from hubbub.metrics.buckets import Estimand
 from hubbub.metrics.kinds import MeanKind, OrdinalKind
@@ -22,7 +32,7 @@ from tests.support.every_kind import buckets_of
 ALPHA = 1e-6
 NOISE: dict[str, Any] = {"prob_p": 0.25, "prob_q": 0.75, "prob_f": 0.5}
 RANGE = Buckets((0, 50), default=0, estimate=Estimand.MEAN)
-METRIC = Metric.ordinal("use", RANGE, **NOISE)
+METRIC = Metric.ordinal("use", RANGE, UnaryResponse(**NOISE))
 TABLE = """
 [[metric]]
 name = "use"
@@ -74,8 +84,8 @@ def test_rejects_parameters_of_the_other_estimate() -> None:
 
 
 def test_metrics_of_a_distribution_have_no_new_field() -> None:
-    metric = Metric.ordinal("delay", (0, 10, 20), **NOISE)
-    assert metric == Metric.ordinal("delay", Buckets((0, 10, 20), estimate="distribution"), **NOISE)  # type: ignore[arg-type]
+    metric = Metric.ordinal("delay", (0, 10, 20), UnaryResponse(**NOISE))
+    assert metric == Metric.ordinal("delay", Buckets((0, 10, 20), estimate="distribution"), UnaryResponse(**NOISE))  # type: ignore[arg-type]
     assert "estimate" not in metric.to_dict()["buckets"]
     assert "estimate" not in buckets_of(metric).digest_fields()
 
@@ -161,7 +171,7 @@ def test_epsilon_of_a_mean_equals_enumeration(
 ) -> None:
     """Every pair of numbers, "no value" among them, every cohort and every output of t reports, with a random threshold of the client."""
     p, q, f = pqf
-    metric = Metric.ordinal("use", replace(RANGE, default=default), prob_p=p, prob_q=q, prob_f=f)
+    metric = Metric.ordinal("use", replace(RANGE, default=default), UnaryResponse(prob_p=p, prob_q=q, prob_f=f))
     laws = [output_laws(metric, value, t, parts) for value in RECORDED]
     assert all(math.isclose(sum(law.values()), 1) for law in laws)
     worst = 0.0
@@ -175,7 +185,7 @@ def test_epsilon_of_a_mean_equals_enumeration(
 @pytest.mark.parametrize("pqf", PROBABILITIES)
 def test_loss_of_a_changing_number_is_at_most_that_of_its_two_bits(pqf: tuple[float, float, float]) -> None:
     """Histories of 4 numbers that cross the threshold at the same times, one memoized response for each bit: two units at most."""
-    params = Metric.ordinal("use", RANGE, prob_p=pqf[0], prob_q=pqf[1], prob_f=pqf[2]).params
+    params = Metric.ordinal("use", RANGE, UnaryResponse(prob_p=pqf[0], prob_q=pqf[1], prob_f=pqf[2])).params
     p, q, f = params.mechanism.prob_p, params.mechanism.prob_q, 2 * params.mechanism.permanent_p
 
     def law(bits: tuple[int, ...], reports: tuple[int, ...]) -> float:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hubbub import DefinitionError, HubbubError, Metric, Params, load_definitions, parse_definitions
+from hubbub import DefinitionError, HubbubError, Metric, ParameterError, Params, load_definitions, parse_definitions
 from hubbub.mechanisms.unary import UnaryResponse
 from tests.support.paths import DATA
 
@@ -118,7 +118,7 @@ def test_rejects_file_without_metrics(content: bytes, message: str, tmp_path: Pa
 )
 def test_rejects_invalid_categories(categories: tuple[str, ...], other: str | None, message: str) -> None:
     with pytest.raises(DefinitionError, match=message):
-        Metric.categorical("os", categories, other=other, prob_p=0.25, prob_q=0.75, prob_f=0.5)
+        Metric.categorical("os", categories, UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.5), other=other)
 
 
 def test_last_version_is_current_and_all_are_found_by_digest() -> None:
@@ -230,3 +230,15 @@ def test_rejects_definitions_that_are_not_text() -> None:
     number: Any = 5
     with pytest.raises(DefinitionError, match="definitions must be TOML text, got int"):
         parse_definitions(number)
+
+
+@pytest.mark.parametrize("wrong", ["unary", 0.25, None, {"prob_p": 0.25}])
+def test_what_is_no_mechanism_is_refused(wrong: Any) -> None:
+    for define in (
+        lambda: Metric.boolean("dark", wrong),
+        lambda: Metric.categorical("os", ("linux", "macos"), wrong),
+        lambda: Metric.ordinal("delay", (0, 10, 20), wrong),
+        lambda: Metric.set("plugins", ("vim", "preview"), wrong),
+    ):
+        with pytest.raises(ParameterError, match=r"mechanism must be a Mechanism, got .*: pass UnaryResponse\("):
+            define()

@@ -14,7 +14,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hubbub import Buckets, Consent, DefinitionError, Definitions, Metric, ParameterError, Params, Policy, Secret
+from hubbub import (
+    Buckets,
+    Consent,
+    DefinitionError,
+    Definitions,
+    Metric,
+    ParameterError,
+    Params,
+    Policy,
+    Secret,
+    UnaryResponse,
+)
 from hubbub.metrics.periods import Period
 from hubbub.privacy.allocation import allocate, max_units_spent, new_account
 from hubbub.privacy.ledger import Account
@@ -33,11 +44,11 @@ from hubbub.testing import ManualClock, SeededBytes
 NOISE: dict[str, Any] = {"prob_p": 0.25, "prob_q": 0.75, "prob_f": 0.5}
 PLUGINS = ("a", "b", "c", "d")
 METRICS = (
-    Metric.set("plugins", PLUGINS, prob_p=0, prob_q=1, prob_f=0.5),
-    Metric.categorical("by_value", ("a", "b", "c", "d"), **NOISE),
-    Metric.categorical("by_epoch", ("a", "b", "c", "d"), **NOISE, hold=2),
-    Metric.categorical("by_period", ("a", "b", "c", "d"), **NOISE | {"prob_f": 0}),
-    Metric.boolean("survey", prob_p=0, prob_q=1, prob_f=0.5),
+    Metric.set("plugins", PLUGINS, UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5)),
+    Metric.categorical("by_value", ("a", "b", "c", "d"), UnaryResponse(**NOISE)),
+    Metric.categorical("by_epoch", ("a", "b", "c", "d"), UnaryResponse(**NOISE), hold=2),
+    Metric.categorical("by_period", ("a", "b", "c", "d"), UnaryResponse(**NOISE | {"prob_f": 0})),
+    Metric.boolean("survey", UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5)),
 )
 STEPS = st.sampled_from(["day", "day", "day", "days", "restart", "off and on", "secret lost", "redefined"])
 VALUES = st.lists(st.sampled_from(["a", "b", "c", "d"]), max_size=3)
@@ -102,7 +113,10 @@ class Life:
             case "redefined":
                 first = self.metrics[0]
                 noise = NOISE | {"prob_q": 0.75 + 2**-10 * (1 + len(self.sent_periods))}
-                self.metrics = (Metric.categorical(first.name, ("a", "b", "c", "d"), **noise), *self.metrics[1:])
+                self.metrics = (
+                    Metric.categorical(first.name, ("a", "b", "c", "d"), UnaryResponse(**noise)),
+                    *self.metrics[1:],
+                )
         if step in ("restart", "off and on", "secret lost", "redefined"):
             self.start()
         with self.journal as state:
@@ -196,7 +210,7 @@ LIMITED: dict[Metric, tuple[Any, ...]] = {
     METRICS[0]: ({"a"}, {"b", "c", "d"}, None),
     METRICS[4]: (True, False),
     Metric.string("page", Params(num_bits=8, num_hashes=1, num_cohorts=4, **NOISE)): ("x", "y", None),
-    Metric.ordinal("use", Buckets((0, 1, 2), default=0), **NOISE): (0, 1.5),
+    Metric.ordinal("use", Buckets((0, 1, 2), default=0), UnaryResponse(**NOISE)): (0, 1.5),
     Metric.joint("both", (METRICS[1], METRICS[4])): (("a", True), ("b", False), None),
 }
 WIDE = Policy(epsilon_report=99, epsilon_enrollment=99, epsilon_metric=99, epsilon_total=999)

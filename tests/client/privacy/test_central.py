@@ -78,7 +78,10 @@ def test_bound_holds_for_several_reports_and_epochs(epochs: tuple[int, ...]) -> 
 
 
 def test_bound_holds_for_joint_reports() -> None:
-    boolean, categories = Metric.boolean("b", **SYMMETRIC), Metric.categorical("c", ("x", "y"), **ASYMMETRIC)
+    boolean, categories = (
+        Metric.boolean("b", UnaryResponse(**SYMMETRIC)),
+        Metric.categorical("c", ("x", "y"), UnaryResponse(**ASYMMETRIC)),
+    )
     joint = Metric.joint("both", (boolean, categories))
     laws = [
         np.kron(*pair).tolist()

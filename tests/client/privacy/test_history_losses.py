@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hubbub import Metric, Params, Secret
+from hubbub import Metric, Params, Secret, UnaryResponse
 from hubbub.metrics.kinds import BooleanKind, CategoricalKind, JointKind, Kind
 from hubbub.metrics.periods import Period
 from hubbub.privacy.allocation import new_account
@@ -71,11 +71,12 @@ def string(name: str, chance: random.Random, prob_q: float, **more: Any) -> Metr
 def simple(kind: str, name: str, chance: random.Random, prob_q: float, **more: Any) -> tuple[Metric, list[Any]]:
     noise = {"prob_p": 0, "prob_q": prob_q, "prob_f": chance.choice([0.25, 0.5, 0.75])}
     if kind == "boolean":
-        return Metric.boolean(name, **noise, **more), [True, False, None]
+        return Metric.boolean(name, UnaryResponse(**noise), **more), [True, False, None]
     if kind == "categorical":
-        return Metric.categorical(name, ("a", "b", "c"), **noise, other="c", **more), ["a", "b", "x", None]
+        values = ["a", "b", "x", None]
+        return Metric.categorical(name, ("a", "b", "c"), UnaryResponse(**noise), other="c", **more), values
     if kind == "ordinal":
-        return Metric.ordinal(name, (0, 1, 2, 3), **noise, **more), [0, 1.5, 7, None]
+        return Metric.ordinal(name, (0, 1, 2, 3), UnaryResponse(**noise), **more), [0, 1.5, 7, None]
     return string(name, chance, prob_q, **more), ["u", "v", "w", "", None]
 
 
@@ -180,7 +181,7 @@ def test_charge_bounds_the_loss_of_random_histories(number: int, unseen_seed: in
 
 
 def issue_example(prob_p: float, prob_q: float) -> Metric:
-    parts = [Metric.boolean(name, prob_p=prob_p, prob_q=prob_q, prob_f=0.5) for name in ("one", "two")]
+    parts = [Metric.boolean(name, UnaryResponse(prob_p=prob_p, prob_q=prob_q, prob_f=0.5)) for name in ("one", "two")]
     return Metric.joint("both", parts)
 
 
@@ -213,7 +214,9 @@ def test_sum_bounds_exactly_the_histories_that_its_sentence_names(
     Histories with changes in the same periods are admitted only if they also return to earlier values in the same periods: a, b, a and
     a, b, c are not, and their loss is above the sum; with p = 0 and q = 1 it is infinite. With `hold` the sum bounds any two.
     """
-    metric = Metric.categorical("m", ("a", "b", "c"), prob_p=prob_p, prob_q=prob_q, prob_f=0.5, hold=hold)
+    metric = Metric.categorical(
+        "m", ("a", "b", "c"), UnaryResponse(prob_p=prob_p, prob_q=prob_q, prob_f=0.5), hold=hold
+    )
     a, b, c = 1, 2, 4
     histories = list(itertools.product((a, b, c), repeat=3))
     lost = losses([outputs(metric, [value for value in history for _ in range(3)]) for history in histories])

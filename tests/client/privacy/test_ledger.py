@@ -8,7 +8,7 @@ import logging
 import pytest
 from click.testing import CliRunner
 
-from hubbub import Metric, ParameterError, Params, Policy
+from hubbub import Metric, ParameterError, Params, Policy, UnaryResponse
 from hubbub.cli import inspect
 from hubbub.client import collaborators
 from hubbub.metrics.periods import PeriodKind
@@ -70,7 +70,7 @@ def test_report_above_the_policy_blocks_the_metric(rig: Rig, caplog: pytest.LogC
 
 def test_metric_without_permanent_noise_stops_after_its_budget(rig: Rig) -> None:
     """f = 0: every period costs eps(1), and the reports stop after the budget."""
-    plain = Metric.boolean("plain", prob_p=0.25, prob_q=0.75, prob_f=0)
+    plain = Metric.boolean("plain", UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0))
     once = epsilon(plain)
     client = rig.agreed(plain, policy=Policy(epsilon_report=100, epsilon_metric=3.5 * once, epsilon_total=100))
     for _ in range(6):
@@ -82,8 +82,8 @@ def test_metric_without_permanent_noise_stops_after_its_budget(rig: Rig) -> None
 
 
 def test_missed_periods_together_stay_within_the_budget(rig: Rig) -> None:
-    plain = Metric.boolean("plain", prob_p=0.25, prob_q=0.75, prob_f=0)
-    other = Metric.boolean("other", prob_p=0.25, prob_q=0.75, prob_f=0)
+    plain = Metric.boolean("plain", UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0))
+    other = Metric.boolean("other", UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0))
     once = epsilon(plain)
     policy = Policy(epsilon_report=100, epsilon_metric=100, epsilon_total=7.5 * once)
     client = rig.agreed(plain, other, policy=policy)
@@ -98,7 +98,7 @@ def test_changed_definition_has_its_own_account_within_the_total(rig: Rig) -> No
     policy = Policy(epsilon_report=100, epsilon_metric=100, epsilon_total=4.5 * price)
     formed_counts = []
     for q in (1.0, 0.99, 0.98):
-        version = Metric.boolean("survey", prob_p=0, prob_q=q, prob_f=0.5)
+        version = Metric.boolean("survey", UnaryResponse(prob_p=0, prob_q=q, prob_f=0.5))
         client = rig.agreed(version, policy=policy)
         client.record("survey", False)
         deliver(client)
@@ -140,7 +140,7 @@ def test_metric_without_budget_left_is_refused_before_recording(rig: Rig, caplog
 
 
 def test_reserves_at_most_the_cost_of_all_values(rig: Rig) -> None:
-    language = Metric.categorical("language", ("de", "en", "fr"), prob_p=0.25, prob_q=0.75, prob_f=0.5)
+    language = Metric.categorical("language", ("de", "en", "fr"), UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.5))
     client = rig.agreed(SURVEY, language, QUIET, policy=Policy(epsilon_report=9, epsilon_metric=20, epsilon_total=99))
     with collaborators(client).journal as state:
         assert [state.accounts["", each.digest].reserved_units for each in (SURVEY, language, QUIET)] == [2, 4, 4]

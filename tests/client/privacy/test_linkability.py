@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from hubbub import Metric, ParameterError, Params
+from hubbub import Metric, ParameterError, Params, UnaryResponse
 from hubbub.privacy import effective_group_size, epsilon_permanent, match_probability_bound
 from hubbub.privacy.linkability import linkability_warning, mutual_information
 from tests.support.attack_models import share_matched
@@ -89,14 +89,14 @@ def test_bound_is_that_of_fano_and_at_most_one(pqf: Probabilities, expected: flo
 
 def test_warns_about_linkable_reports_only() -> None:
     hundred = tuple(f"c{i}" for i in range(100))
-    warning = linkability_warning(Metric.categorical("country", hundred, prob_p=0, prob_q=1, prob_f=0.5))
+    warning = linkability_warning(Metric.categorical("country", hundred, UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5)))
     assert warning is not None
     assert "country: two reports of one client can be linked" in warning
     assert "among up to 2.64e+24 clients" in warning
     for quiet in (
-        Metric.categorical("country", hundred, prob_p=0, prob_q=1, prob_f=0.5, hold=1),
-        Metric.categorical("country", hundred, prob_p=0.4, prob_q=0.6, prob_f=0.5),
-        Metric.boolean("survey", prob_p=0, prob_q=1, prob_f=0.5),
+        Metric.categorical("country", hundred, UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5), hold=1),
+        Metric.categorical("country", hundred, UnaryResponse(prob_p=0.4, prob_q=0.6, prob_f=0.5)),
+        Metric.boolean("survey", UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5)),
         Metric.string("homepage", params_of(128, 2, 0.25, 0.75, 0.5)),
     ):
         assert linkability_warning(quiet) is None

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from hubbub import Buckets, Metric, ParameterError, Params, Policy
+from hubbub import Buckets, Metric, ParameterError, Params, Policy, UnaryResponse
 from hubbub.encoding.bloom import bloom_bits
 from hubbub.privacy import epsilon, epsilon_of_values, epsilon_permanent
 from hubbub.privacy.pricing import Price, unit_price
@@ -77,7 +77,7 @@ def test_epsilon_of_numbers_equals_enumeration(
 ) -> None:
     """The filters of a number in every bucket, at and beyond the edges, and of a period without a recording."""
     noise = {"prob_p": pqf[0], "prob_q": pqf[1], "prob_f": pqf[2]}
-    metric = Metric.ordinal("o", Buckets(edges, default=default), **noise)
+    metric = Metric.ordinal("o", Buckets(edges, default=default), UnaryResponse(**noise))
     recorded = [None, *edges, *(edge + 0.5 for edge in edges), edges[0] - 1e9, edges[-1] + 1e9]
     filters = sorted({int(bloom_bits(metric, number, cohort=0)) for number in recorded})
     assert len(filters) == len(edges) - 1 + (default is None)

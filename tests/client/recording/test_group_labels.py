@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hubbub import Client, Definitions, HubbubError, Metric, ParameterError
+from hubbub import Client, Definitions, HubbubError, Metric, ParameterError, UnaryResponse
 from hubbub.client import collaborators
 from hubbub.metrics.group import Group
 from hubbub.metrics.periods import Period, PeriodKind
@@ -31,10 +31,12 @@ from tests.support.every_kind import NOISE, VERSION
 from tests.support.group_labels import LabelModel
 from tests.support.html import without_word_spans
 
-DARK = Metric.boolean("dark", group=VERSION, **NOISE)
-ARM = Metric.categorical("menu", ("old", "new"), group=Group("arm", ("a", "b", "other")), hold=3, **NOISE)
-WEEKLY = Metric.boolean("rating", period=PeriodKind.WEEK, group=VERSION, **NOISE)
-PLAIN = Metric.boolean("plain", **NOISE)
+DARK = Metric.boolean("dark", UnaryResponse(**NOISE), group=VERSION)
+ARM = Metric.categorical(
+    "menu", ("old", "new"), UnaryResponse(**NOISE), group=Group("arm", ("a", "b", "other")), hold=3
+)
+WEEKLY = Metric.boolean("rating", UnaryResponse(**NOISE), period=PeriodKind.WEEK, group=VERSION)
+PLAIN = Metric.boolean("plain", UnaryResponse(**NOISE))
 METRICS = (DARK, ARM, WEEKLY, PLAIN)
 
 VERSIONS = ("1.0", "2.3", "9")

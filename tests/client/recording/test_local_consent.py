@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hubbub import Client, Consent, Metric, Params, Policy
+from hubbub import Client, Consent, Metric, Params, Policy, UnaryResponse
 from hubbub.client import collaborators
 from hubbub.encoding.encoder import Encoder
 from hubbub.metrics.periods import period_number
@@ -116,7 +116,9 @@ def test_periods_ended_under_local_are_not_reported(rig: Rig) -> None:
     assert {batch.period for batch in rig.transport.batches} == {"2026-12-01", "2026-11-30"}
 
 
-@pytest.mark.parametrize("metric", [QUIET, HELD, Metric.boolean("plain", prob_p=0.25, prob_q=0.75, prob_f=0)])
+@pytest.mark.parametrize(
+    "metric", [QUIET, HELD, Metric.boolean("plain", UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0))]
+)
 def test_local_spends_no_budget(metric: Metric, rig: Rig) -> None:
     """No report of `local` can be sent, so it reveals nothing; and the budget of one value is still there for `on`."""
     price = unit_price(metric).epsilon

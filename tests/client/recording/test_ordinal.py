@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hubbub import Buckets, Metric
+from hubbub import Buckets, Metric, UnaryResponse
 from hubbub.client import collaborators
 from hubbub.testing import SeededBytes, deliver
 from tests.client.conftest import Rig, require_balanced
@@ -18,7 +18,7 @@ CANARY = 74656.31942
 
 def plain(several: str, **more: Any) -> Metric:
     """Without noise: the report shows the bucket."""
-    return Metric.ordinal("clicks", Buckets(EDGES, several, **more), prob_p=0, prob_q=1, prob_f=0)  # type: ignore[arg-type]
+    return Metric.ordinal("clicks", Buckets(EDGES, several, **more), UnaryResponse(prob_p=0, prob_q=1, prob_f=0))  # type: ignore[arg-type]
 
 
 def rows(rig: Rig) -> list[int]:
@@ -57,7 +57,7 @@ def test_several_numbers_of_a_period_are_reported_as_declared(
 def test_mean_reports_the_number_of_the_period(several: str, numbers: tuple[float, ...], bit: int, rig: Rig) -> None:
     """Without noise; the numbers end at or beyond an end of the range, which decides the bit for every threshold."""
     buckets = Buckets((0, 1000), several, default=0, estimate="mean")  # type: ignore[arg-type]
-    client = rig.agreed(Metric.ordinal("clicks", buckets, prob_p=0, prob_q=1, prob_f=0))
+    client = rig.agreed(Metric.ordinal("clicks", buckets, UnaryResponse(prob_p=0, prob_q=1, prob_f=0)))
     for number in numbers:
         client.record("clicks", number)
     rig.clock.move(days=1)
@@ -69,7 +69,7 @@ def test_mean_reports_the_number_of_the_period(several: str, numbers: tuple[floa
 def test_a_changed_number_costs_one_more_value_only_if_it_crosses_the_threshold(rig: Rig) -> None:
     """Ends of the range: the bit is 0 for the first three numbers, then 1, 1, 0 and 1."""
     buckets = Buckets((0, 1000), default=0, estimate="mean")  # type: ignore[arg-type]
-    client = rig.agreed(Metric.ordinal("clicks", buckets, prob_p=0.25, prob_q=0.75, prob_f=0.5))
+    client = rig.agreed(Metric.ordinal("clicks", buckets, UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.5)))
     units = []
     for number in (-5, 0, -1e9, 1000, 2000, 0, 5000):
         client.record("clicks", number)
@@ -161,7 +161,7 @@ def test_a_sum_is_not_continued_under_a_new_secret(rig: Rig) -> None:
 
 
 def test_the_recorded_number_is_in_no_file_log_or_request(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
-    metric = Metric.ordinal("clicks", Buckets(EDGES, "sum"), prob_p=0.25, prob_q=0.75, prob_f=0.5)  # type: ignore[arg-type]
+    metric = Metric.ordinal("clicks", Buckets(EDGES, "sum"), UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.5))  # type: ignore[arg-type]
     client = rig.agreed(metric, random_bytes=SeededBytes(1))
     for _ in range(3):
         client.record("clicks", CANARY)

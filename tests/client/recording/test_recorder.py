@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import pytest
 from scipy import stats
 
-from hubbub import Metric, ParameterError, Params, PeriodKind, Policy
+from hubbub import Metric, ParameterError, Params, PeriodKind, Policy, UnaryResponse
 from hubbub.client import collaborators
 from hubbub.encoding.bloom import bloom_bits
 from hubbub.privacy.ledger import Account, Key
@@ -31,9 +31,9 @@ from tests.client.conftest import HOMEPAGE, SURVEY, TODAY, Rig, require_balanced
 from tests.support.every_kind import METRICS
 
 ALPHA = 1e-6
-PLAIN = Metric.categorical("plain", ("a", "b", "c", "d", "e"), prob_p=0, prob_q=1, prob_f=0)
+PLAIN = Metric.categorical("plain", ("a", "b", "c", "d", "e"), UnaryResponse(prob_p=0, prob_q=1, prob_f=0))
 """Metric without noise: the report has the selected value."""
-HELD = Metric.categorical("held", ("a", "b", "c"), prob_p=0, prob_q=1, prob_f=0, hold=7)
+HELD = Metric.categorical("held", ("a", "b", "c"), UnaryResponse(prob_p=0, prob_q=1, prob_f=0), hold=7)
 
 
 @pytest.mark.slow
@@ -130,7 +130,7 @@ def test_send_time_is_uniform_over_next_period(rig: Rig, unseen_seed: int) -> No
     ("kind", "start", "days"), [(PeriodKind.WEEK, "2026-11-16", 8), (PeriodKind.MONTH, "2026-11-01", 33)]
 )
 def test_weekly_and_monthly_periods_start_on_their_first_day(kind: PeriodKind, start: str, days: int, rig: Rig) -> None:
-    metric = Metric.boolean("survey", prob_p=0, prob_q=1, prob_f=0.5, period=kind)
+    metric = Metric.boolean("survey", UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5), period=kind)
     client = rig.agreed(metric)
     client.record("survey", True)
     rig.clock.move(days=days)
@@ -140,7 +140,7 @@ def test_weekly_and_monthly_periods_start_on_their_first_day(kind: PeriodKind, s
 
 
 def test_ignored_recordings_are_counted_by_reason(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
-    expired = Metric.boolean("old", prob_p=0, prob_q=1, prob_f=0.5, expires=TODAY)
+    expired = Metric.boolean("old", UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5), expires=TODAY)
     client = rig.agreed(HOMEPAGE, expired)
     client.record("homepage", 7)
     client.record("homepage", "\ud800")
@@ -330,7 +330,9 @@ def test_batch_rows_are_shuffled(rig: Rig, unseen_seed: int) -> None:
     alpha = 1e-6 is 126.
     """
     names = tuple(str(n) for n in range(12))
-    metrics = [Metric.categorical(name, names, prob_p=0, prob_q=1, prob_f=0) for name in ("one", "other")]
+    metrics = [
+        Metric.categorical(name, names, UnaryResponse(prob_p=0, prob_q=1, prob_f=0)) for name in ("one", "other")
+    ]
     server = rig.agreed(
         *metrics,
         per_subject=True,

@@ -6,13 +6,22 @@ from typing import Any
 
 import pytest
 
-from hubbub import DefinitionError, Encoder, InvalidValueError, Metric, ParameterError, Secret, parse_definitions
+from hubbub import (
+    DefinitionError,
+    Encoder,
+    InvalidValueError,
+    Metric,
+    ParameterError,
+    Secret,
+    UnaryResponse,
+    parse_definitions,
+)
 from hubbub.testing import SeededBytes, deliver
 from tests.client.conftest import Rig, require_balanced
 
 ITEMS = ("spelling", "preview", "vim")
 PLAIN: dict[str, Any] = {"prob_p": 0, "prob_q": 1, "prob_f": 0}
-PLUGINS = Metric.set("plugins", ITEMS, **PLAIN)
+PLUGINS = Metric.set("plugins", ITEMS, UnaryResponse(**PLAIN))
 
 
 def answers(rig: Rig) -> list[tuple[int, int]]:
@@ -54,7 +63,7 @@ def test_anything_but_known_items_is_counted_as_invalid(value: Any, rig: Rig) ->
 
 
 def test_a_change_of_another_item_is_no_other_value(rig: Rig) -> None:
-    client = rig.agreed(Metric.set("plugins", ITEMS, prob_p=0.25, prob_q=0.75, prob_f=0.5))
+    client = rig.agreed(Metric.set("plugins", ITEMS, UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.5)))
     units = set()
     for day in range(6):
         client.record("plugins", ITEMS[: day % 4])
@@ -68,7 +77,10 @@ def test_a_change_of_another_item_is_no_other_value(rig: Rig) -> None:
 @pytest.mark.parametrize("number", [2, 3, 30, 256])
 def test_each_item_is_asked_about_equally_often(number: int) -> None:
     """8 bytes of the metric's own stream: the largest surplus of an item is 2**-56 of its share."""
-    metric, random_bytes = Metric.set("plugins", [f"i{n}" for n in range(number)], **PLAIN), SeededBytes("items")
+    metric, random_bytes = (
+        Metric.set("plugins", [f"i{n}" for n in range(number)], UnaryResponse(**PLAIN)),
+        SeededBytes("items"),
+    )
     cohorts = [Encoder(metric, Secret(random_bytes(32))).cohort for _ in range(200 * number)]
     counts = [cohorts.count(item) for item in range(number)]
     statistic = sum((count - 200) ** 2 / 200 for count in counts)
@@ -89,12 +101,12 @@ def test_each_item_is_asked_about_equally_often(number: int) -> None:
 )
 def test_wrong_items_are_refused(items: list[str], message: str) -> None:
     with pytest.raises(DefinitionError, match=f"plugins: .*{message}"):
-        Metric.set("plugins", items, **PLAIN)
+        Metric.set("plugins", items, UnaryResponse(**PLAIN))
 
 
 def test_an_asymmetric_response_of_one_bit_is_refused() -> None:
     with pytest.raises(ParameterError, match="one bit"):
-        Metric.set("plugins", ITEMS, prob_p=0.25, prob_q=0.75, permanent_p=0.1, permanent_q=0.5)
+        Metric.set("plugins", ITEMS, UnaryResponse(prob_p=0.25, prob_q=0.75, permanent_p=0.1, permanent_q=0.5))
 
 
 def test_definition_is_read_from_toml_and_json() -> None:
@@ -102,8 +114,12 @@ def test_definition_is_read_from_toml_and_json() -> None:
     described = 'description = "Plugins in use"\nowner = "a@example.org"\nexpires = 2099-01-01\n'
     metric = parse_definitions(f"[[metric]]\n{table}{described}")["plugins"]
     assert Metric.from_dict(metric.to_dict()) == metric
-    assert metric.digest == Metric.set("plugins", ("a", "b"), prob_p=0.25, prob_q=0.75, prob_f=0.5).digest
-    assert metric.digest != Metric.set("plugins", ("b", "a"), prob_p=0.25, prob_q=0.75, prob_f=0.5).digest
+    assert (
+        metric.digest == Metric.set("plugins", ("a", "b"), UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.5)).digest
+    )
+    assert (
+        metric.digest != Metric.set("plugins", ("b", "a"), UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.5)).digest
+    )
     for wrong, message in (('items = "a"', "items must be a list"), ("edges = [0, 1]", "unknown key 'edges'")):
         text = table.replace('items = ["a", "b"]', wrong)
         with pytest.raises(DefinitionError, match=message):

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from hubbub import Batch, Metric, Params, PeriodKind
+from hubbub import Batch, Metric, Params, PeriodKind, UnaryResponse
 from hubbub.cli.findings import Health
 from hubbub.cli.state_checks import check_state
 from hubbub.client import collaborators
@@ -24,8 +24,8 @@ from hubbub.testing import ManualClock, SeededBytes, deliver
 from tests.client.conftest import HOMEPAGE, SURVEY, TODAY, Rig, require_balanced
 from tests.support.every_kind import NOISE, VERSION
 
-UPDATED = Metric.boolean("updated", group=VERSION, **NOISE)
-WEEKLY = Metric.boolean("survey", prob_p=0, prob_q=1, prob_f=0.5, period=PeriodKind.WEEK)
+UPDATED = Metric.boolean("updated", UnaryResponse(**NOISE), group=VERSION)
+WEEKLY = Metric.boolean("survey", UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5), period=PeriodKind.WEEK)
 
 
 class Aggregator:

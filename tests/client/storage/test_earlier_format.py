@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shutil
 
-from hubbub import Metric, Params, Policy
+from hubbub import Metric, Params, Policy, UnaryResponse
 from hubbub.client import collaborators
 from hubbub.testing import deliver
 from tests.client.conftest import Rig, require_balanced
@@ -15,7 +15,7 @@ from tests.support.paths import DATA
 
 SHAPE = Params(num_bits=64, num_hashes=2, num_cohorts=16, prob_p=0.25, prob_q=0.75, prob_f=0.5)
 METRICS = (
-    Metric.boolean("dark", prob_p=0, prob_q=1, prob_f=0.5),
+    Metric.boolean("dark", UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5)),
     Metric.string("page", SHAPE, hold=7),
     Metric.string("theme", SHAPE),
 )

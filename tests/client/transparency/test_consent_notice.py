@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from hubbub import Definitions, Metric, ParameterError, Params, Policy, consent_notice
+from hubbub import Definitions, Metric, ParameterError, Params, Policy, UnaryResponse, consent_notice
 from hubbub.cli import main
 from hubbub.privacy import privacy_figures
 from hubbub.privacy.plain_words import certainty_text
@@ -20,15 +20,13 @@ from tests.client.conftest import HOMEPAGE, Rig
 
 THEME = Metric.boolean(
     "dark_mode",
-    prob_p=0,
-    prob_q=1,
-    prob_f=0.5,
+    UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5),
     description="Whether the dark theme is on",
     purpose="choose the default theme",
     expires=date(2027, 11, 1),
 )
-WEEKLY = Metric.boolean("weekly", prob_p=0.25, prob_q=0.75, prob_f=0.5, period="week", hold=4)
-FRESH = Metric.boolean("fresh", prob_p=0.25, prob_q=0.75, prob_f=0)
+WEEKLY = Metric.boolean("weekly", UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.5), period="week", hold=4)
+FRESH = Metric.boolean("fresh", UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0))
 LOUD = Metric.string("loud", Params(num_bits=64, num_hashes=8, num_cohorts=4, prob_p=0.01, prob_q=0.99, prob_f=0.01))
 
 

@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from hubbub import Buckets, Definitions, Metric, Params, Policy, consent_notice
+from hubbub import Buckets, Definitions, Metric, Params, Policy, UnaryResponse, consent_notice
 from hubbub.cli.catalogue import catalogue_pages, metric_path
 from hubbub.metrics.buckets import Estimand
 from hubbub.metrics.kinds import OrdinalKind
@@ -66,17 +66,22 @@ def _random_metric(kind: str, chance: random.Random) -> Metric:
         case "string" | "asymmetric string":
             return Metric.string("m", Params(**sizes, **noise), hold=hold)
         case "categorical":
-            return Metric.categorical("m", ("a", "b", "c")[: chance.randint(2, 3)], hold=hold, **noise)
+            return Metric.categorical("m", ("a", "b", "c")[: chance.randint(2, 3)], UnaryResponse(**noise), hold=hold)
         case "boolean":
-            return Metric.boolean("m", hold=hold, **noise)
+            return Metric.boolean("m", UnaryResponse(**noise), hold=hold)
         case "ordinal":
-            return Metric.ordinal("m", Buckets(edges), hold=hold, **noise)
+            return Metric.ordinal("m", Buckets(edges), UnaryResponse(**noise), hold=hold)
         case "default":
-            return Metric.ordinal("m", Buckets(edges, default=0), hold=hold, **noise)
+            return Metric.ordinal("m", Buckets(edges, default=0), UnaryResponse(**noise), hold=hold)
         case "mean":
-            return Metric.ordinal("m", Buckets((0, 9), default=0, estimate=Estimand.MEAN), hold=hold, **noise)
+            return Metric.ordinal(
+                "m", Buckets((0, 9), default=0, estimate=Estimand.MEAN), UnaryResponse(**noise), hold=hold
+            )
         case _:
-            parts = (Metric.boolean("x", **noise), Metric.categorical("y", ("a", "b"), **noise))
+            parts = (
+                Metric.boolean("x", UnaryResponse(**noise)),
+                Metric.categorical("y", ("a", "b"), UnaryResponse(**noise)),
+            )
             return Metric.joint("m", parts, hold=hold)
 
 

@@ -12,7 +12,7 @@ from unittest.mock import Mock
 import pytest
 from click.testing import CliRunner
 
-from hubbub import Client, Metric
+from hubbub import Client, Metric, UnaryResponse
 from hubbub.cli import main
 from hubbub.client import collaborators
 from hubbub.sdk.runtime import error_guard
@@ -28,16 +28,14 @@ HOSTILE = "</style><script>alert(1)</script><img src=x onerror=alert(1)>\x1b\ud8
 OS = Metric.categorical(
     "os",
     ("linux", "mac", "other"),
+    UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.5),
     other="other",
-    prob_p=0.25,
-    prob_q=0.75,
-    prob_f=0.5,
     description="Operating system",
     purpose="decide which systems to test",
 )
 
 
-DEVICE = Metric.joint("device", (OS, Metric.boolean("paid", prob_p=0.25, prob_q=0.75, prob_f=0.5)))
+DEVICE = Metric.joint("device", (OS, Metric.boolean("paid", UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.5))))
 VALUES: dict[str, Any] = {"os": "mac", "survey": True, "homepage": CANARY, "device": ("mac", True)}
 
 

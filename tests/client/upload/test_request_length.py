@@ -10,7 +10,7 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hubbub import Client, Definitions, KindWord, Metric, Params, PeriodKind
+from hubbub import Client, Definitions, KindWord, Metric, Params, PeriodKind, UnaryResponse
 from hubbub.metrics.periods import Period
 from hubbub.sdk.upload.transport import HttpTransport
 from hubbub.testing import UNLIMITED, ManualClock, SeededBytes, deliver
@@ -58,10 +58,12 @@ def metrics(draw: st.DrawFn, name: str) -> Metric:
     period, hold = draw(st.sampled_from(PeriodKind)), draw(st.none() | st.integers(1, 9))
     match draw(st.sampled_from(KindWord)):
         case KindWord.BOOLEAN:
-            return Metric.boolean(name, prob_p=0.25, prob_q=0.75, prob_f=0.5, period=period, hold=hold)
+            return Metric.boolean(name, UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.5), period=period, hold=hold)
         case KindWord.CATEGORICAL:
             categories = tuple(f"c{number}" for number in range(draw(st.integers(2, 1024))))
-            return Metric.categorical(name, categories, prob_p=0.25, prob_q=0.75, prob_f=0.5, period=period, hold=hold)
+            return Metric.categorical(
+                name, categories, UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.5), period=period, hold=hold
+            )
         case _:
             cohorts = 1 << draw(st.integers(0, 8))
             return Metric.string(name, sizes(draw(st.integers(8, 1024)), cohorts), period=period, hold=hold)
@@ -115,7 +117,10 @@ def test_request_length_is_constant(tmp_path: Path, made: st.DataObject) -> None
 def test_largest_report_fits_the_fixed_length() -> None:
     """The longest name, the most bits and the longest cohort number: a larger limit must make the length larger."""
     largest = Metric.categorical(
-        "m" * 64, tuple(f"c{n}" for n in range(1024)), prob_p=0.25, prob_q=0.75, prob_f=0.5, period=PeriodKind.MONTH
+        "m" * 64,
+        tuple(f"c{n}" for n in range(1024)),
+        UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.5),
+        period=PeriodKind.MONTH,
     )
     strings = Metric.string("m" * 64, sizes(1024, 256))
     for metric in (largest, strings):
@@ -129,7 +134,7 @@ def test_largest_report_fits_the_fixed_length() -> None:
 
 def test_padding_is_removed_from_batch() -> None:
     batch = Batch.from_reports(
-        Metric.boolean("b", prob_p=0, prob_q=1, prob_f=0.5),
+        Metric.boolean("b", UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5)),
         Period.containing(PeriodKind.DAY, date(2026, 11, 21)),
         [Report.from_int(0, 1, 1)],
     )

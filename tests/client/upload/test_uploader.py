@@ -12,7 +12,7 @@ from email.utils import format_datetime
 import pytest
 from scipy import stats
 
-from hubbub import Metric, Period, PeriodKind, Policy
+from hubbub import Metric, Period, PeriodKind, Policy, UnaryResponse
 from hubbub.client import collaborators
 from hubbub.sdk.storage.events import BatchCreation, QueuedBatch
 from hubbub.sdk.upload.retry_policy import NO_RESPONSE, NOT_SENT, UploadResponse, split_batch
@@ -334,7 +334,7 @@ def test_outage_loses_nothing_and_ends_without_burst(unseen_seed: int) -> None:
     assert stats.kstest(within, "uniform").pvalue > 1e-6
 
 
-METRICS = [Metric.boolean(f"question_{i}", prob_p=0, prob_q=1, prob_f=0.5) for i in range(5)]
+METRICS = [Metric.boolean(f"question_{i}", UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5)) for i in range(5)]
 
 
 def an_hour_a_day(rig: Rig, days: int, random_bytes: SeededBytes, seconds: int = 3600) -> list[tuple[int, float]]:
@@ -417,7 +417,7 @@ def test_reports_of_a_long_period_are_due_before_they_are_too_old(rig: Rig, monk
     """A month has more days than a batch may be late; with probability .998 one of 60 would be due then."""
     monkeypatch.setattr("hubbub.sdk.upload.uploader.UploadLoop.start", lambda _: None)
     noise = {"prob_p": 0.25, "prob_q": 0.75, "prob_f": 0.5}
-    metrics = [Metric.boolean(f"m{number}", period="month", **noise) for number in range(60)]
+    metrics = [Metric.boolean(f"m{number}", UnaryResponse(**noise), period="month") for number in range(60)]
     unlimited = Policy(epsilon_enrollment=1e6, epsilon_metric=1e6, epsilon_total=1e6)
     client = rig.agreed(*metrics, policy=unlimited)
     rig.clock.now = datetime(2026, 12, 1, tzinfo=UTC)

@@ -20,7 +20,17 @@ from typing import Any
 
 import pytest
 
-from hubbub import Definitions, Encoder, HubbubError, InvalidValueError, Metric, Params, PeriodKind, Secret
+from hubbub import (
+    Definitions,
+    Encoder,
+    HubbubError,
+    InvalidValueError,
+    Metric,
+    Params,
+    PeriodKind,
+    Secret,
+    UnaryResponse,
+)
 from hubbub.encoding.bloom import bloom_bits
 from hubbub.encoding.responses import PermanentResponse
 from hubbub.errors import DefinitionError
@@ -758,7 +768,7 @@ def test_client_sends_format_page_report_in_every_period_of_an_epoch(rig: Rig) -
 def test_rejects_categories_with_lone_surrogates(category: str) -> None:
     """Such a definition would have a digest, but no encoder could be created."""
     with pytest.raises(DefinitionError, match="categories must be encodable as UTF-8"):
-        Metric.categorical("c", (category, "b"), prob_p=0, prob_q=1, prob_f=0.5)
+        Metric.categorical("c", (category, "b"), UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5))
 
 
 def test_hubbub_accepts_definitions_of_the_format_page() -> None:

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from hubbub import Encoder, Metric, Params, Secret, SummaryError
+from hubbub import Encoder, Metric, Params, Secret, SummaryError, UnaryResponse
 from hubbub.errors import ParameterError
 from hubbub.mechanisms.subset import SubsetSelection
 from hubbub.metrics.kinds import CategoricalKind
@@ -35,8 +35,8 @@ def strings(num_bits: int = 16, num_hashes: int = 1, **response: Any) -> Params:
 
 
 CARRIER, ORIGIN = Metric.string("carrier", strings()), Metric.string("origin", strings())
-PAID = Metric.boolean("paid", prob_p=0.2, prob_q=0.8, prob_f=0.25)
-OS = Metric.categorical("os", ("a", "b", "c"), prob_p=0.2, prob_q=0.8, prob_f=0.25)
+PAID = Metric.boolean("paid", UnaryResponse(prob_p=0.2, prob_q=0.8, prob_f=0.25))
+OS = Metric.categorical("os", ("a", "b", "c"), UnaryResponse(prob_p=0.2, prob_q=0.8, prob_f=0.25))
 
 
 def rows(number: int, num_ones: int, permanent_q: float = 0.8) -> Metric:
@@ -174,7 +174,9 @@ def test_pairing_at_random_within_cohorts_has_the_moments_of_the_test(unseen_see
 def test_dependence_is_exact_at_known_components() -> None:
     """One cohort, two booleans without noise: D is the covariance, the statistic N - 1 times the squared correlation."""
     exact = {"prob_p": 0.0, "prob_q": 1.0, "prob_f": 0.0}
-    metric = Metric.joint("two", (Metric.boolean("a", **exact), Metric.boolean("b", **exact)))
+    metric = Metric.joint(
+        "two", (Metric.boolean("a", UnaryResponse(**exact)), Metric.boolean("b", UnaryResponse(**exact)))
+    )
     table = np.array([[400, 100], [200, 300]])
     rows = np.repeat([0b11, 0b01, 0b10, 0b00], table.ravel()).astype(np.uint8)[:, None]
     found = associate(Reports(metric, np.zeros(1000, np.uint8), rows))

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from PIL import Image
 from scipy import stats
 
-from hubbub import Metric, SummaryError
+from hubbub import Metric, SummaryError, UnaryResponse
 from hubbub.cli import main
 from hubbub.summary import Reports, write_reports
 from hubbub_decoder import CandidateError, associate, simulate
@@ -27,7 +27,7 @@ from tests.decoder.association.test_association import ALPHA, CARRIERS, FLIGHT, 
 
 CHANCES: dict[str, Any] = {"prob_p": 0.2, "prob_q": 0.8, "prob_f": 0.25}
 TRIP = Metric.joint("trip", (Metric.string("carrier", strings()), PAID, OS))
-BITS = Metric.joint("bits", tuple(Metric.boolean(name, **CHANCES) for name in "abc"))
+BITS = Metric.joint("bits", tuple(Metric.boolean(name, UnaryResponse(**CHANCES)) for name in "abc"))
 VALUES = ["true", "false"]
 
 
@@ -40,7 +40,7 @@ def counts_of(table: Any, rng: np.random.Generator, size: int, *names: list[str]
 def test_three_way_table_is_exact_without_noise() -> None:
     """Three booleans without noise, one cohort: the table of the counts, and statistics by their formulas."""
     exact: dict[str, Any] = {"prob_p": 0.0, "prob_q": 1.0, "prob_f": 0.0}
-    metric = Metric.joint("three", tuple(Metric.boolean(name, **exact) for name in "abc"))
+    metric = Metric.joint("three", tuple(Metric.boolean(name, UnaryResponse(**exact)) for name in "abc"))
     table = np.array([[[300, 100], [50, 150]], [[80, 120], [60, 140]]])
     rows = np.repeat([0b111, 0b011, 0b101, 0b001, 0b110, 0b010, 0b100, 0b000], table.ravel()).astype(np.uint8)
     found = associate(Reports(metric, np.zeros(1000, np.uint8), rows[:, None]))
@@ -116,7 +116,7 @@ def test_three_way_cells_and_conditionals_cover_on_random_tasks(unseen_seed: int
         )
         chances: dict[str, Any] = {"prob_p": params.mechanism.prob_p, "prob_q": 0.8, "prob_f": params.mechanism.prob_f}
         metric = Metric.joint(
-            "trip", (Metric.string("a", params), Metric.boolean("b", **chances), Metric.categorical("c", ("x", "y"), **chances))
+            "trip", (Metric.string("a", params), Metric.boolean("b", UnaryResponse(**chances)), Metric.categorical("c", ("x", "y"), UnaryResponse(**chances)))
         )  # fmt: skip
         names = [f"a{rng.integers(10**9)}" for _ in range(int(rng.integers(2, 4)))]
         clients = counts_of(rng.dirichlet(np.full(len(names) * 4, 2.0)), rng, 30_000, names, VALUES, ["x", "y"])

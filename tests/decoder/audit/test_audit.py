@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hubbub import Buckets, Estimand, Metric, Params
+from hubbub import Buckets, Estimand, Metric, Params, UnaryResponse
 from hubbub.errors import ParameterError
 from hubbub.mechanisms.subset import SubsetSelection
 from hubbub.metrics.discovery import Discovery
@@ -30,7 +30,7 @@ def seeded_client(metric: Metric, seed: int) -> EncoderClient:
 
 def test_bound_of_the_encoder_does_not_exceed_the_declared_epsilon(unseen_seed: int) -> None:
     """A false alarm has probability 1e-6. At .6 of the claim the bound is 13 standard errors of ln(P_v / P_w) low."""
-    survey = Metric.boolean("survey", prob_p=0, prob_q=1, prob_f=0.5)
+    survey = Metric.boolean("survey", UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5))
     audit = audit_metric(
         survey, client=seeded_client(survey, unseen_seed), trials=20_000, confidence=CONFIDENCE, seed=unseen_seed
     )
@@ -40,7 +40,7 @@ def test_bound_of_the_encoder_does_not_exceed_the_declared_epsilon(unseen_seed: 
 
 def test_audit_refutes_a_claim_below_the_truth(unseen_seed: int) -> None:
     """ln 3 is the truth, .7 the claim: the bound of 5,000 trials of each value is below .7 with probability below 1e-6."""
-    survey = Metric.boolean("survey", prob_p=0, prob_q=1, prob_f=0.5)
+    survey = Metric.boolean("survey", UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5))
     audit = audit_metric(
         survey,
         client=seeded_client(survey, unseen_seed),
@@ -59,10 +59,10 @@ COINS: dict[str, Any] = {"prob_p": 0.0, "prob_q": 1.0, "prob_f": 0.5}
 FAIR_COINS: dict[str, Any] = {"prob_p": 0.0, "prob_q": 1.0, "prob_f": 0.75}
 MANY_HASHES: dict[str, Any] = {"num_bits": 8, "num_hashes": 6, "num_cohorts": 4}
 CELLS: dict[str, tuple[Metric, int]] = {
-    "boolean": (Metric.boolean("b", **COINS), 1),
-    "boolean, three epochs": (Metric.boolean("b", **COINS, hold=1), 3),
-    "boolean without permanent noise": (Metric.boolean("b", **NOISE, prob_f=0.0), 3),
-    "categorical": (Metric.categorical("c", ("a", "b", "c"), **NOISE, prob_f=0.25), 2),
+    "boolean": (Metric.boolean("b", UnaryResponse(**COINS)), 1),
+    "boolean, three epochs": (Metric.boolean("b", UnaryResponse(**COINS), hold=1), 3),
+    "boolean without permanent noise": (Metric.boolean("b", UnaryResponse(**NOISE, prob_f=0.0)), 3),
+    "categorical": (Metric.categorical("c", ("a", "b", "c"), UnaryResponse(**NOISE, prob_f=0.25)), 2),
     "string": (Metric.string("s", Params(num_bits=64, num_hashes=1, num_cohorts=64, **NOISE, prob_f=0.25)), 1),
     "string, two epochs of two reports": (
         Metric.string("s", Params(num_bits=32, num_hashes=1, num_cohorts=4, **FAIR_COINS), hold=2),
@@ -81,9 +81,9 @@ CELLS: dict[str, tuple[Metric, int]] = {
         Metric.string("s", Params(num_bits=32, num_hashes=2, num_cohorts=4, **FAIR_COINS, hash_scheme="google-md5")),
         1,
     ),
-    "mean": (Metric.ordinal("o", Buckets((0, 50), default=0, estimate=Estimand.MEAN), **FAIR_COINS), 1),
+    "mean": (Metric.ordinal("o", Buckets((0, 50), default=0, estimate=Estimand.MEAN), UnaryResponse(**FAIR_COINS)), 1),
     "joint of three": (
-        Metric.joint("j", [Metric.boolean(name, **COINS) for name in ("a", "b", "c")]),
+        Metric.joint("j", [Metric.boolean(name, UnaryResponse(**COINS)) for name in ("a", "b", "c")]),
         1,
     ),
     "rows, two reports": (Metric("c", CategoricalKind.one_hot(("a", "b", "c"), None, ROWS)), 2),
@@ -132,4 +132,4 @@ def test_declared_epsilon_adds_up_over_epochs() -> None:
 )
 def test_audit_rejects_bad_arguments(argument: dict[str, float], message: str) -> None:
     with pytest.raises(ParameterError, match=message):
-        audit_metric(Metric.boolean("survey", prob_p=0, prob_q=1, prob_f=0.5), **argument)  # type: ignore[arg-type]
+        audit_metric(Metric.boolean("survey", UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5)), **argument)  # type: ignore[arg-type]

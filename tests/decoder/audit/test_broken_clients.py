@@ -11,7 +11,7 @@ import math
 
 import pytest
 
-from hubbub import Metric
+from hubbub import Metric, UnaryResponse
 from hubbub_decoder.audit.audit import audit_client, audit_metric
 from hubbub_decoder.audit.external_clients import FunctionClient
 from hubbub_decoder.audit.independence import independence_test_of_metrics, independence_tests
@@ -118,9 +118,9 @@ def test_client_with_floored_f_is_refuted(unseen_seed: int) -> None:
     The standard error of ln(P_v / P_w) with 1e6 trials of each value is sqrt(1 / (1e6 * .0469)) = .0046. The bound is 5.0 of them low,
     so the margin of .068 is 9.7 more.
     """
-    declared = Metric.boolean("one_time", **{**COINS, "prob_f": 0.1})
+    declared = Metric.boolean("one_time", UnaryResponse(**{**COINS, "prob_f": 0.1}))
     for f, refuted in ((math.floor(0.1 * 128) / 128, True), (0.1, False)):
-        client = SimulatedClient(Metric.boolean("one_time", **{**COINS, "prob_f": f}))
+        client = SimulatedClient(Metric.boolean("one_time", UnaryResponse(**{**COINS, "prob_f": f})))
         audit = audit_metric(declared, client=client, trials=4_000_000, confidence=CONFIDENCE, seed=unseen_seed)
         assert audit.refuted == refuted
 

@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from hubbub import Metric, Params
+from hubbub import Metric, Params, UnaryResponse
 from hubbub.mechanisms.subset import SubsetSelection
 from hubbub.metrics.kinds import CategoricalKind
 from hubbub.privacy import epsilon
@@ -129,7 +129,7 @@ def test_simulated_law_of_rows_is_that_of_all_sequences(row: tuple[int, int, flo
 
 
 def test_law_of_epochs_is_the_convolution_of_one_epoch() -> None:
-    metric = Metric.boolean("survey", prob_p=0, prob_q=1, prob_f=0.5)
+    metric = Metric.boolean("survey", UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5))
     law = loss_law(metric, true_bits(metric, True), true_bits(metric, False), 1, 4)
     assert law.loss.max() == pytest.approx(math.log(81))
     assert law.first[-1] == pytest.approx(0.75**4)
@@ -138,7 +138,7 @@ def test_law_of_epochs_is_the_convolution_of_one_epoch() -> None:
 
 def test_needed_trials_of_a_coin_follow_the_delta_method() -> None:
     """Two coins: one event, P = .75 and .25, margin .05 ln 3."""
-    metric = Metric.boolean("survey", prob_p=0, prob_q=1, prob_f=0.5)
+    metric = Metric.boolean("survey", UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5))
     law = loss_law(metric, true_bits(metric, True), true_bits(metric, False), 1, 1)
     spread = 2.5758293 * (math.sqrt(1 / 3) + math.sqrt(3)) + 2.3263479 * math.sqrt(1 / 3 + 3)
     assert trials_needed(law, math.log(3), 0.01) == pytest.approx((spread / (0.05 * math.log(3))) ** 2, rel=1e-6)
@@ -146,7 +146,7 @@ def test_needed_trials_of_a_coin_follow_the_delta_method() -> None:
 
 
 def test_declared_event_of_a_coin_is_its_likelier_side() -> None:
-    metric = Metric.boolean("survey", prob_p=0, prob_q=1, prob_f=0.5)
+    metric = Metric.boolean("survey", UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5))
     law = loss_law(metric, true_bits(metric, True), true_bits(metric, False), 1, 1)
     event = declared_event(law, 10_000, 0.01)
     assert event.sign == 1

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hubbub import Metric, Params
+from hubbub import Metric, Params, UnaryResponse
 from hubbub_decoder.audit.external_clients import AdapterClient, FunctionClient, Selection
 from hubbub_decoder.errors import AuditError
 from tests.support.paths import REPOSITORY
 
 ADAPTER = [sys.executable, str(REPOSITORY / "examples" / "conformance_adapter.py")]
 COINS: dict[str, Any] = {"prob_p": 0, "prob_q": 1, "prob_f": 0.5}
-DARK = Metric.boolean("dark", **COINS)
+DARK = Metric.boolean("dark", UnaryResponse(**COINS))
 PAGE = Metric.string("page", Params(num_bits=12, num_hashes=1, num_cohorts=8, **COINS), period="month", hold=3)
 
 
@@ -60,7 +60,7 @@ def test_epochs_begin_where_the_number_of_the_period_is_a_multiple_of_hold(tmp_p
 
 def test_reports_of_the_adapter_of_this_project_have_the_bits_of_their_secrets() -> None:
     """At f = 0, p = 0 and q = 1 a report is the true bit. Two calls with one seed have the same clients."""
-    exact = Metric.categorical("os", ("a", "b", "c"), prob_p=0, prob_q=0.75, prob_f=0)
+    exact = Metric.categorical("os", ("a", "b", "c"), UnaryResponse(prob_p=0, prob_q=0.75, prob_f=0))
     made = AdapterClient(ADAPTER, (exact, PAGE))([("b", "v1"), (None, "v1")], 5, 40)
     assert made.bits.shape == (40, 2, 15)
     assert made.cohorts.shape == (40, 2)

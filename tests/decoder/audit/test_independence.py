@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import hypergeom
 
-from hubbub import Metric
+from hubbub import Metric, UnaryResponse
 from hubbub_decoder.audit.clients import SeveralEncoders
 from hubbub_decoder.audit.independence import (
     Noise,
@@ -68,7 +68,7 @@ def test_cohorts_of_the_bits_are_no_dependence() -> None:
 
 def test_values_with_equal_bits_are_not_compared() -> None:
     """False and "no value" of a boolean metric have one permanent response."""
-    (test,) = independence_tests(None, Metric.boolean("paid", **COINS), [False, None], 5_000, None)
+    (test,) = independence_tests(None, Metric.boolean("paid", UnaryResponse(**COINS)), [False, None], 5_000, None)
     assert not test.refuted
     assert "not run: these values have equal bits" in test.finding
 

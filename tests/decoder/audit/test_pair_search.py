@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from hubbub import Buckets, Estimand, Metric, Params
+from hubbub import Buckets, Estimand, Metric, Params, UnaryResponse
 from hubbub.metrics.discovery import Discovery, DiscoveryMethod
 from hubbub.metrics.kinds import Value
 from hubbub_decoder.audit.bound import Event
@@ -64,7 +64,9 @@ def test_no_value_is_the_declared_neighbour_of_many_hashes() -> None:
 def test_audited_numbers_of_a_mean_have_one_bit_for_all_thresholds(default: float, values: list[Value]) -> None:
     """The ends of the range, and "no value" if its number is at or beyond one of them."""
     metric = Metric.ordinal(
-        "use", Buckets((0, 50), default=default, estimate=Estimand.MEAN), prob_p=0.25, prob_q=0.75, prob_f=0.5
+        "use",
+        Buckets((0, 50), default=default, estimate=Estimand.MEAN),
+        UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.5),
     )
     assert operations_of(metric).audited_values() == values
     first, second = (true_bits(metric, value) for value in values[:2])
@@ -73,7 +75,10 @@ def test_audited_numbers_of_a_mean_have_one_bit_for_all_thresholds(default: floa
 
 def test_values_of_a_joint_metric_have_every_value_of_each_part() -> None:
     noise = {"prob_p": 0.25, "prob_q": 0.75, "prob_f": 0.5}
-    parts = (Metric.boolean("paid", **noise), Metric.categorical("os", tuple("abcd"), **noise))
+    parts = (
+        Metric.boolean("paid", UnaryResponse(**noise)),
+        Metric.categorical("os", tuple("abcd"), UnaryResponse(**noise)),
+    )
     values = operations_of(Metric.joint("device", parts)).audited_values()
     assert values[:2] == [(True, "a"), (False, "b")]
     assert values[-1] == (None, None)

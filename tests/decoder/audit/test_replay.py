@@ -26,7 +26,7 @@ from tests.support.enumerate_mechanism import report_distribution
 @pytest.mark.parametrize("noise", [(0.25, 0.75, 0.5), (0.0, 1.0, 0.5), (0.1, 0.5, 0.25)])
 def test_repetition_probability_is_that_of_all_reports(reports: int, noise: tuple[float, float, float]) -> None:
     p, q, f = noise
-    metric = Metric.categorical("c", ("a", "b", "c"), prob_p=p, prob_q=q, prob_f=f)
+    metric = Metric.categorical("c", ("a", "b", "c"), UnaryResponse(prob_p=p, prob_q=q, prob_f=f))
     law = report_distribution(metric.params, [1], reports)[0]
     computed = repetition_probability(metric, true_bits(metric, "a"), Schedule(reports, reports))
     assert computed == pytest.approx(float((law**2).sum()), rel=1e-12)
@@ -34,7 +34,7 @@ def test_repetition_probability_is_that_of_all_reports(reports: int, noise: tupl
 
 @pytest.mark.parametrize("reports", [900, 1_100, 20_000])
 def test_repetition_probability_of_many_reports_is_zero_and_no_error(reports: int) -> None:
-    metric = Metric.categorical("os", ("a", "b"), prob_p=0.4, prob_q=0.6, prob_f=0.25)
+    metric = Metric.categorical("os", ("a", "b"), UnaryResponse(prob_p=0.4, prob_q=0.6, prob_f=0.25))
     assert repetition_probability(metric, true_bits(metric, "a"), Schedule(reports, reports)) < 1e-3
 
 

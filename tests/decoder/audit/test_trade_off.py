@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hubbub import Metric
+from hubbub import Metric, UnaryResponse
 from hubbub_decoder.audit.audit import audit_metric
 from hubbub_decoder.audit.report import error_rates, limit, write_plot
 from hubbub_decoder.data.output_files import check_plot_path
@@ -26,7 +26,7 @@ def test_error_rates_of_a_coin_lie_on_its_limit() -> None:
 
 
 def test_plot_is_written_in_the_format_of_its_suffix(tmp_path: Path) -> None:
-    survey = Metric.boolean("survey", prob_p=0, prob_q=1, prob_f=0.5)
+    survey = Metric.boolean("survey", UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5))
     audit = audit_metric(survey, trials=4_000)
     for name, start in (("curve.svg", b"<?xml"), ("curve.png", b"\x89PNG")):
         write_plot(audit, "survey", tmp_path / name)

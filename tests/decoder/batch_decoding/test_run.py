@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from hubbub import Metric, Params
+from hubbub import Metric, Params, UnaryResponse
 from hubbub.cli import main
 from hubbub.summary import BitCounts, read_summary, write_summary
 from hubbub_decoder import decode, simulate
@@ -138,7 +138,7 @@ def test_tasks_that_decode_cannot_estimate_are_skipped_with_the_remedy(tmp_path:
         "no candidates: add page.txt to the directory of --candidates",
     )
     assert not list((tmp_path / "out").rglob("*.json"))
-    write_day(tmp_path, DAYS[0], Metric.boolean("paid", **chains))
+    write_day(tmp_path, DAYS[0], Metric.boolean("paid", UnaryResponse(**chains)))
     tasks, _ = find_tasks(tmp_path, None, Options())
     assert [task.reason_to_skip is None for task in tasks] == [False, True]  # page, paid
 
@@ -191,7 +191,7 @@ def test_versions_of_a_metric_and_periods_have_results_of_their_own(tmp_path: Pa
 def test_sums_over_a_group_have_each_report_once(seed: int, tmp_path: Path) -> None:
     """Random downloads by value, some with the file of their sum. A value's file has the periods in which it has reports."""
     rng = np.random.default_rng(seed)
-    metric = Metric.boolean("dark", prob_p=0.25, prob_q=0.75, prob_f=0.5, group=VERSION)
+    metric = Metric.boolean("dark", UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.5), group=VERSION)
     days, expected = [f"2026-03-{day:02}" for day in range(2, 8)], Counter[str]()
     start = 0
     while start < len(days):

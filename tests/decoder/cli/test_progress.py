@@ -9,7 +9,7 @@ import time
 import numpy as np
 from rich.console import Console
 
-from hubbub import Metric, Params
+from hubbub import Metric, Params, UnaryResponse
 from hubbub.summary import BitCounts
 from hubbub_decoder import decode, decode_each, simulate
 from hubbub_decoder.cli.shared import elapsed_time
@@ -45,7 +45,7 @@ def test_shows_the_share_of_the_work_where_it_is_known() -> None:
 
 
 def test_periods_are_stages_with_their_share() -> None:
-    metric = Metric.boolean("dark", prob_p=0.1, prob_q=0.9, prob_f=0.5, period="week")
+    metric = Metric.boolean("dark", UnaryResponse(prob_p=0.1, prob_q=0.9, prob_f=0.5), period="week")
     weeks = [BitCounts(metric, [1000], [[ones]], [day]) for ones, day in ((400, "2026-03-02"), (500, "2026-03-09"))]
     stages: list[tuple[str, float]] = []
     decode_each(weeks, progress=lambda stage, share: stages.append((stage, round(share, 3))))

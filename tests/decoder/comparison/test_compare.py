@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hubbub import Metric, Params
+from hubbub import Metric, Params, UnaryResponse
 from hubbub.errors import ParameterError, SummaryError
 from hubbub.summary import BitCounts
 from hubbub_decoder import CandidateError, compare, simulate_two_periods
@@ -19,7 +19,7 @@ from hubbub_decoder.comparison.results import Comparison
 PARAMS = Params(num_bits=32, num_hashes=1, num_cohorts=32, prob_p=0.1, prob_q=0.9, permanent_p=0.1, permanent_q=0.5)
 METRIC = Metric.string("homepage", PARAMS)
 NAMES = [f"v{i}" for i in range(10)]
-SURVEY = Metric.boolean("dark", prob_p=0.1, prob_q=0.9, prob_f=0.5)
+SURVEY = Metric.boolean("dark", UnaryResponse(prob_p=0.1, prob_q=0.9, prob_f=0.5))
 
 
 def transitions(size: int, overlap: float, moved: int = 0) -> dict[tuple[str | None, str | None], int]:

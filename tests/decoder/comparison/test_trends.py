@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 from matplotlib.figure import Figure
 
-from hubbub import Metric, Params
+from hubbub import Metric, Params, UnaryResponse
 from hubbub.cli import main
 from hubbub.errors import SummaryError
 from hubbub.summary import BitCounts, write_summary
@@ -27,7 +27,7 @@ METRIC = Metric.string(
     Params(num_bits=16, num_hashes=1, num_cohorts=16, prob_p=0.05, prob_q=0.95, permanent_p=0.1, permanent_q=0.9),
     period="week",
 )
-SURVEY = Metric.categorical("os", ("linux", "macos"), prob_p=0.1, prob_q=0.9, prob_f=0.5, period="week")
+SURVEY = Metric.categorical("os", ("linux", "macos"), UnaryResponse(prob_p=0.1, prob_q=0.9, prob_f=0.5), period="week")
 NAMES = ["a", "b", "c"]
 
 

@@ -11,14 +11,14 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from hubbub import Metric, Params
+from hubbub import Metric, Params, UnaryResponse
 from hubbub.summary import BitCounts
 from hubbub_decoder import PopulationError, compare, decode, decode_each, simulate
 from hubbub_decoder.data.candidates import distinct_candidates
 from hubbub_decoder.data.populations import count_values
 
 STRING = Metric.string("site", Params(num_bits=16, num_hashes=2, num_cohorts=8, prob_p=0.25, prob_q=0.75, prob_f=0.25))
-SURVEY = Metric.categorical("site", ("a", "b", "c"), prob_p=0.1, prob_q=0.9, prob_f=0.5)
+SURVEY = Metric.categorical("site", ("a", "b", "c"), UnaryResponse(prob_p=0.1, prob_q=0.9, prob_f=0.5))
 NAMES = ["unused", "a", "b", "c"]
 COLUMNS: list[Callable[[Sequence[str | None]], Any]] = [
     list,

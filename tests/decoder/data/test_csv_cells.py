@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from hubbub import Metric
+from hubbub import Metric, UnaryResponse
 from hubbub.summary import BitCounts, Reports
 from hubbub_decoder import associate, compare, decode, decode_each, simulate
 from hubbub_decoder.data.candidates import read_candidates
@@ -76,7 +76,7 @@ def test_reading_changes_only_protected_cells(text: str) -> None:
 
 
 def choice(names: list[str]) -> Metric:
-    return Metric.categorical("choice", tuple(names), **NOISE)
+    return Metric.categorical("choice", tuple(names), UnaryResponse(**NOISE))
 
 
 def counts(names: list[str], day: str, ones: int = 300) -> BitCounts:
@@ -84,7 +84,9 @@ def counts(names: list[str], day: str, ones: int = 300) -> BitCounts:
 
 
 def joint(names: list[str], parts: int) -> Any:
-    metric = Metric.joint("joint", [Metric.categorical(f"part{n}", tuple(names), **NOISE) for n in range(parts)])
+    metric = Metric.joint(
+        "joint", [Metric.categorical(f"part{n}", tuple(names), UnaryResponse(**NOISE)) for n in range(parts)]
+    )
     clients = dict.fromkeys(itertools.product(names, repeat=parts), 60)
     return simulate(metric, clients, np.random.default_rng(1), form=Reports)
 

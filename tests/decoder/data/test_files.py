@@ -13,7 +13,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis.strategies import characters, dictionaries, integers, text
 
-from hubbub import Metric
+from hubbub import Metric, UnaryResponse
 from hubbub_decoder import CandidateError, PopulationError
 from hubbub_decoder.data.candidates import distinct_candidates, read_candidates, write_candidates
 from hubbub_decoder.data.output_files import atomic_write, write_population
@@ -277,9 +277,11 @@ def test_drawn_population_has_the_requested_size() -> None:
 
 def test_population_of_a_categorical_metric_has_its_categories() -> None:
     rng = np.random.default_rng(0)
-    os = Metric.categorical("os", ("a", "b"), prob_p=0.25, prob_q=0.75, prob_f=0)
+    os = Metric.categorical("os", ("a", "b"), UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0))
     assert list(operations_of(os).draw("zipf1", None, 100, rng)) == ["a", "b"]
-    assert list(operations_of(Metric.boolean("b", prob_p=0, prob_q=1, prob_f=0)).draw("zipf1", 2, 100, rng)) == [
+    assert list(
+        operations_of(Metric.boolean("b", UnaryResponse(prob_p=0, prob_q=1, prob_f=0))).draw("zipf1", 2, 100, rng)
+    ) == [
         "true",
         "false",
     ]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hubbub import Metric, ParameterError, Params
+from hubbub import Metric, ParameterError, Params, UnaryResponse
 from hubbub_decoder import CandidateError, decode
 from hubbub_decoder.array_types import Floats, Indices
 from hubbub_decoder.data.weights import group_weights, read_weights, weight_strata
@@ -107,7 +107,7 @@ def test_decode_detects_more_with_the_right_weights(unseen_seed: int) -> None:
 
 
 def test_decode_refuses_weights_of_categories() -> None:
-    yes = Metric.boolean("yes", prob_p=0, prob_q=1, prob_f=0.5)
+    yes = Metric.boolean("yes", UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5))
     with pytest.raises(
         ParameterError, match="weights is for the candidates of a string metric, and a boolean metric has none"
     ):

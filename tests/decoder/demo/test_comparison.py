@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from rich.console import Console
 
-from hubbub import Metric, Params
+from hubbub import Metric, Params, UnaryResponse
 from hubbub.privacy.pricing import shown_epsilon
 from hubbub_decoder import decode
 from hubbub_decoder.demo.comparison import Comparison, privacy_document
@@ -30,7 +30,9 @@ def compared(metric: Metric, population: dict[str, int], candidates: list[str] |
 
 
 STRING = compared(Metric.string("homepage", PARAMS), {"a": 60_000, "b": 40_000}, ["a", "b", "absent"])
-BOOLEAN = compared(Metric.boolean("yes", prob_p=0.25, prob_q=0.75, prob_f=0.5), {"true": 600, "false": 400}, None)
+BOOLEAN = compared(
+    Metric.boolean("yes", UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.5)), {"true": 600, "false": 400}, None
+)
 
 
 def rendered(document: Document, width: int = 140) -> str:

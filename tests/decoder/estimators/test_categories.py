@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import binom, hypergeom, norm
 
-from hubbub import Metric, SummaryError
+from hubbub import Metric, SummaryError, UnaryResponse
 from hubbub.mechanisms.subset import SubsetSelection
 from hubbub.metrics.kinds import CategoricalKind
 from hubbub.summary import BitCounts
@@ -36,7 +36,7 @@ COLOURS = ("red", "green", "blue", "none of these")
 
 
 def colour(p: float = 0.25, q: float = 0.75, f: float = 0.25) -> Metric:
-    return Metric.categorical("colour", COLOURS, prob_p=p, prob_q=q, prob_f=f)
+    return Metric.categorical("colour", COLOURS, UnaryResponse(prob_p=p, prob_q=q, prob_f=f))
 
 
 def test_categories_without_noise_are_exact() -> None:
@@ -54,7 +54,7 @@ def test_categories_without_noise_are_exact() -> None:
 @pytest.mark.parametrize(("p", "q", "f"), [(0.25, 0.75, 0.5), (0.6, 0.3, 0.25)])
 def test_category_shares_are_unbiased_with_the_stated_variance(p: float, q: float, f: float) -> None:
     """By enumeration. Two reports, one red and one green, of 2 bits each: 16 outcomes; single shares and their sum."""
-    metric = Metric.categorical("two", ("red", "green"), prob_p=p, prob_q=q, prob_f=f)
+    metric = Metric.categorical("two", ("red", "green"), UnaryResponse(prob_p=p, prob_q=q, prob_f=f))
     params = metric.params
     chances = [params.mechanism.q_star, params.mechanism.p_star, params.mechanism.p_star, params.mechanism.q_star]
     mean, square, total_square = np.zeros(2), np.zeros(2), 0.0
@@ -105,7 +105,7 @@ def test_categories_are_estimated_and_not_tested() -> None:
 @pytest.mark.parametrize(("p", "q"), [(0.2, 0.7), (0.7, 0.2), (0.0, 0.9)])
 def test_category_intervals_hold_all_shares_that_no_tail_rejects(p: float, q: float) -> None:
     """30 reports: the law of every possible count given every possible number of reporters, by convolution."""
-    n, metric = 30, Metric.categorical("two", ("red", "green"), prob_p=p, prob_q=q, prob_f=0)
+    n, metric = 30, Metric.categorical("two", ("red", "green"), UnaryResponse(prob_p=p, prob_q=q, prob_f=0))
     for count in range(n + 1):
         low, high = category_intervals(Evidence(BitCounts(metric, [n], [[count, 0]])), ["red"], 0.9, "reporters")
         for x in range(n + 1):
@@ -115,7 +115,7 @@ def test_category_intervals_hold_all_shares_that_no_tail_rejects(p: float, q: fl
 
 
 def test_category_intervals_of_a_population_are_those_of_clopper_and_pearson() -> None:
-    survey = Metric.boolean("from_jfk", prob_p=0, prob_q=1, prob_f=0)
+    survey = Metric.boolean("from_jfk", UnaryResponse(prob_p=0, prob_q=1, prob_f=0))
     low, high = category_intervals(Evidence(BitCounts(survey, [1000], [[400]])), ["true"], 0.95, "population")
     assert binom.sf(399, 1000, low[0]) == pytest.approx(0.025)
     assert binom.cdf(400, 1000, high[0]) == pytest.approx(0.025)
@@ -203,7 +203,7 @@ def test_rejects_unknown_category_by_name() -> None:
 
 def test_two_coin_survey_equals_hand_calculation() -> None:
     """1,000 answers, 400 of them yes: (0.4 - 1/4) / (1/2) = 0.3, error sqrt(3/16 / 1000) / (1/2) = 0.0274."""
-    survey = Metric.boolean("from_jfk", prob_p=0, prob_q=1, prob_f=0.5)
+    survey = Metric.boolean("from_jfk", UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5))
     decoding = decode(BitCounts(survey, [1000], [[400]]))
     assert decoding["true"].share == pytest.approx(0.3)
     assert decoding["true"].std_error == pytest.approx(math.sqrt(3 / 16 / 1000) / 0.5)
@@ -227,7 +227,9 @@ ROWS = Metric(
     "shares", [1 / np.arange(1, 101), np.ones(100), np.r_[5, 3, 2, np.zeros(97)]], ids=["zipf", "equal", "few"]
 )
 @pytest.mark.parametrize(
-    "metric", [Metric.categorical("bits", MANY, prob_p=0.4, prob_q=0.6, prob_f=0.5), ROWS], ids=["bits", "rows"]
+    "metric",
+    [Metric.categorical("bits", MANY, UnaryResponse(prob_p=0.4, prob_q=0.6, prob_f=0.5)), ROWS],
+    ids=["bits", "rows"],
 )
 def test_posterior_means_of_many_categories_are_known_and_near_the_shares(
     metric: Metric, shares: NDArray[np.float64], unseen_seed: int

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 from scipy.stats import binom, chi2
 
-from hubbub import Buckets, Encoder, Metric, Secret
+from hubbub import Buckets, Encoder, Metric, Secret, UnaryResponse
 from hubbub.errors import SummaryError
 from hubbub.metrics.buckets import Estimand
 from hubbub.summary import BitCounts, PatternCounts
@@ -32,7 +32,9 @@ ALPHA = 1e-6
 
 def mean_metric(low: float = 0, high: float = 100, **noise: Any) -> Metric:
     noise = {"prob_p": 0.25, "prob_q": 0.75, "prob_f": 0.5} | noise
-    return Metric.ordinal("use", Buckets((low, high), unit="s", default=low, estimate=Estimand.MEAN), **noise)
+    return Metric.ordinal(
+        "use", Buckets((low, high), unit="s", default=low, estimate=Estimand.MEAN), UnaryResponse(**noise)
+    )
 
 
 def mean_of(counts: BitCounts | PatternCounts) -> Mean:

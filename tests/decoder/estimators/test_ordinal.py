@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom, norm
 
-from hubbub import Buckets, Metric
+from hubbub import Buckets, Metric, UnaryResponse
 from hubbub.summary import BitCounts
 from hubbub_decoder import compare, decode
 from hubbub_decoder.array_types import Floats
@@ -28,11 +28,11 @@ EDGES = (0, 1, 3, 10, 20)
 
 def exact_metric(default: float | None = None) -> Metric:
     """Without noise."""
-    return Metric.ordinal("v", Buckets(EDGES, default=default), prob_p=0, prob_q=1, prob_f=0)
+    return Metric.ordinal("v", Buckets(EDGES, default=default), UnaryResponse(prob_p=0, prob_q=1, prob_f=0))
 
 
 def noisy_metric(default: float | None = None, edges: tuple[float, ...] = EDGES) -> Metric:
-    return Metric.ordinal("v", Buckets(edges, default=default), prob_p=0.2, prob_q=0.5, prob_f=0)
+    return Metric.ordinal("v", Buckets(edges, default=default), UnaryResponse(prob_p=0.2, prob_q=0.5, prob_f=0))
 
 
 def numbers_of(counts: BitCounts) -> Numbers:
@@ -68,7 +68,9 @@ def test_quantile_is_interpolated_within_its_bucket(t: float, expected: float) -
 
 
 def test_representatives_stand_for_buckets_in_the_mean() -> None:
-    metric = Metric.ordinal("v", Buckets((0, 1, 2, 5), representatives=(0, 1, 3)), prob_p=0, prob_q=1, prob_f=0)
+    metric = Metric.ordinal(
+        "v", Buckets((0, 1, 2, 5), representatives=(0, 1, 3)), UnaryResponse(prob_p=0, prob_q=1, prob_f=0)
+    )
     numbers = numbers_of(BitCounts(metric, [100], [[50, 30, 20]]))
     assert numbers.mean.value == pytest.approx(0.3 + 0.6)
 
@@ -169,7 +171,7 @@ def test_ratio_interval_ends_are_limits_of_the_test(unseen_seed: int) -> None:
 @pytest.mark.parametrize("target", ["reporters", "population"])
 def test_smoothed_shares_have_each_variance_once(target: Target) -> None:
     """60 reports with little noise: the choice of the clients has nearly all of the variance of a population's shares."""
-    metric = Metric.ordinal("delay", range(6), prob_p=0.01, prob_q=0.99, prob_f=0.1)
+    metric = Metric.ordinal("delay", range(6), UnaryResponse(prob_p=0.01, prob_q=0.99, prob_f=0.1))
     counts = BitCounts(metric, [60], [[25, 6, 20, 7, 14]])
     fit = fit_buckets(Evidence(counts), buckets_of(metric), target)
     present = project_to_total(fit.shares, min(fit.shares.sum(), 1.0))

@@ -23,7 +23,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from hubbub import Metric, Params
+from hubbub import Metric, Params, UnaryResponse
 from hubbub.cli import main
 from hubbub.metrics.group import Group
 from hubbub.summary import BitCounts, read_collected, read_summary, write_summary
@@ -281,7 +281,9 @@ def fill(explored: Explored) -> None:
 
 
 def test_cards_are_found_filtered_and_sorted(explored: Explored) -> None:
-    dark = Metric.boolean("dark", prob_p=0.25, prob_q=0.75, prob_f=0.25, description="Dark mode", owner="apps")
+    dark = Metric.boolean(
+        "dark", UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.25), description="Dark mode", owner="apps"
+    )
     rare = Metric.string("rare", PARAMS, owner="apps")
     (explored.place / "candidates" / "rare.txt").write_text("x\n")
     write(explored.place, PAGE, DAYS[1], {"a": 1_600, "b": 1_000})  # no unlisted string, of which a warning would speak
@@ -344,7 +346,12 @@ def test_answers_of_deleted_summaries_are_deleted(explored: Explored) -> None:
     sent = explored.post(f"{folder(PAGE)}/strings", b"strings=a")
     explored.get(f"{folder(PAGE)}/{sent.headers['location'].removeprefix('./')}")
     assert kept(explored)
-    write(explored.place, Metric.boolean("dark", prob_p=0.25, prob_q=0.75, prob_f=0.25), DAYS[0], {"true": 10})
+    write(
+        explored.place,
+        Metric.boolean("dark", UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.25)),
+        DAYS[0],
+        {"true": 10},
+    )
     for path in (explored.place / "summaries").glob("page-*"):
         path.unlink()
     explored.get("/")
@@ -388,7 +395,7 @@ def test_random_damage_of_kept_files_changes_no_page(explored: Explored, unseen_
         assert explored.get("/").status == 200
         write(
             explored.place,
-            Metric.boolean("dark", prob_p=0.25, prob_q=0.75, prob_f=0.25),
+            Metric.boolean("dark", UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.25)),
             DAYS[0],
             {"true": int(rng.integers(1, 99))},
         )
@@ -400,7 +407,7 @@ def test_random_damage_of_kept_files_changes_no_page(explored: Explored, unseen_
 def test_files_that_cannot_be_read_cost_their_own_page_alone(
     explored: Explored, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    dark = Metric.boolean("dark", prob_p=0.25, prob_q=0.75, prob_f=0.25)
+    dark = Metric.boolean("dark", UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.25))
     write(explored.place, dark, DAYS[0], {"true": 10_000})
     hash_of = explored.explorer.summaries.hash_of
 

@@ -198,8 +198,10 @@ def test_tests_without_enough_reports_are_skipped() -> None:
     assert run_fit_tests(few) == ()
     for patterns in (np.zeros((64, 256), int), np.eye(64, 256, dtype=int)):  # no reports; one per cohort
         assert alarms(run_fit_tests(PatternCounts(string_params(), patterns))) == set()
-    survey = Metric.boolean("from_jfk", prob_p=0, prob_q=1, prob_f=0.5)
+    survey = Metric.boolean("from_jfk", UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5))
     assert alarms(run_fit_tests(BitCounts(survey, [1000], [[400]]))) == set()
-    categories = Metric.categorical("os", ("linux", "macos", "windows"), prob_p=0.25, prob_q=0.75, prob_f=0)
+    categories = Metric.categorical(
+        "os", ("linux", "macos", "windows"), UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0)
+    )
     counts = BitCounts(categories, [100_000], [[75_000, 75_000, 75_000]])  # every report has all three
     assert alarms(run_fit_tests(counts)) == {"share_with_value"}

@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from hubbub import Metric, Params
+from hubbub import Metric, Params, UnaryResponse
 from hubbub.errors import SummaryError
 from hubbub.summary import BitCounts, PatternCounts, Reports
 from hubbub_decoder import Decoding, decode
@@ -182,9 +182,16 @@ def kinds() -> list[tuple[BitCounts, list[str] | None]]:
     rng = np.random.default_rng(7)
     noise = {"prob_p": 0.25, "prob_q": 0.75, "prob_f": 0.25}
     return [
-        (simulate(Metric.boolean("dark", **noise), {"true": 3_000, "false": 7_000}, rng), None),
-        (simulate(Metric.categorical("os", ("a", "b", "c"), **noise), {"a": 6_000, "b": 3_000, "c": 1_000}, rng), None),
-        (simulate(Metric.set("tools", ("a", "b", "c"), **noise), {"a,b": 9_000, "c": 1_000}, rng), None),
+        (simulate(Metric.boolean("dark", UnaryResponse(**noise)), {"true": 3_000, "false": 7_000}, rng), None),
+        (
+            simulate(
+                Metric.categorical("os", ("a", "b", "c"), UnaryResponse(**noise)),
+                {"a": 6_000, "b": 3_000, "c": 1_000},
+                rng,
+            ),
+            None,
+        ),
+        (simulate(Metric.set("tools", ("a", "b", "c"), UnaryResponse(**noise)), {"a,b": 9_000, "c": 1_000}, rng), None),
         (collected(), FEW),  # type: ignore[list-item]  # bit counts
         (collected(), MANY),  # type: ignore[list-item]  # bit counts
     ]
@@ -216,6 +223,6 @@ def test_low_is_above_0_exactly_where_the_test_rejects() -> None:
 
 
 def test_ordinal_metrics_refuse_fabricated_reports() -> None:
-    metric = Metric.ordinal("age", (0.0, 10.0, 20.0), prob_p=0.25, prob_q=0.75, prob_f=0.25)
+    metric = Metric.ordinal("age", (0.0, 10.0, 20.0), UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.25))
     with pytest.raises(SummaryError, match="Leave out fabricated"):
         decode(BitCounts(metric, [1000], [[300] * metric.params.num_bits]), fabricated=0.01)

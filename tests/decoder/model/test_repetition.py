@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.stats import binom, chisquare
 
-from hubbub import Metric, Params, SummaryError
+from hubbub import Metric, Params, SummaryError, UnaryResponse
 from hubbub.summary import BitCounts
 from hubbub_decoder.estimators.categories import category_intervals, total_variance
 from hubbub_decoder.model.bit_covariance import report_covariance
@@ -27,7 +27,7 @@ DAYS = ("2000-01-01", "2000-01-02", "2000-01-03", "2000-01-04")
 
 
 def boolean(hold: int | None = None, p: float = 0.25, q: float = 0.75, f: float = 0.5) -> Metric:
-    return Metric.boolean("b", prob_p=p, prob_q=q, prob_f=f, hold=hold)
+    return Metric.boolean("b", UnaryResponse(prob_p=p, prob_q=q, prob_f=f), hold=hold)
 
 
 def bits_of(patterns: NDArray[np.int64], num_bits: int) -> NDArray[np.int64]:
@@ -140,7 +140,7 @@ def test_simulated_reports_repeat_the_permanent_response(
     """Chi-squared of a client's three reports of three bits, 512 outcomes of 200,000 clients, at alpha = 1e-6."""
     b, a = response
     noise = {"prob_p": 0.25, "prob_q": 0.875, "permanent_p": b, "permanent_q": a}
-    metric = Metric.categorical("c", ("a", "b", "c"), hold=hold, **noise)
+    metric = Metric.categorical("c", ("a", "b", "c"), UnaryResponse(**noise), hold=hold)
     rng, clients = np.random.default_rng(unseen_seed), 200_000
     blocks = [rows[:, 0] for _, rows in simulate_reports(metric, {"b": clients}, rng, periods=DAYS[:3])]
     assert [len(block) for block in blocks] == [clients] * 3
@@ -161,7 +161,7 @@ def test_simulated_bit_counts_have_the_variance_of_repeated_reports(
 ) -> None:
     """Sample variance of 40,000 counts within 6 standard errors, sqrt(2 / 40,000) = .7 %, of that by enumeration."""
     noise = {"prob_p": 0.25, "prob_q": 0.75, "permanent_p": response[0], "permanent_q": response[1]}
-    metric, runs, clients = Metric.categorical("c", ("a", "b"), hold=hold, **noise), 40_000, 60
+    metric, runs, clients = Metric.categorical("c", ("a", "b"), UnaryResponse(**noise), hold=hold), 40_000, 60
     rng = np.random.default_rng(unseen_seed)
     counts = [simulate(metric, {"a": clients}, rng, periods=DAYS[:3]) for _ in range(runs)]
     assert counts[0].num_reports == 3 * clients
@@ -173,7 +173,7 @@ def test_simulated_bit_counts_have_the_variance_of_repeated_reports(
 
 
 def test_consecutive_periods_start_with_the_year_2000() -> None:
-    weekly = Metric.boolean("b", prob_p=0, prob_q=1, prob_f=0.5, period="week")
+    weekly = Metric.boolean("b", UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5), period="week")
     assert consecutive_periods(weekly, 2) == ("1999-12-27", "2000-01-03")
 
 

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from rich.console import Console
 from scipy.stats import norm
 
-from hubbub import Metric, Params
+from hubbub import Metric, Params, UnaryResponse
 from hubbub.cli import main
 from hubbub.errors import ParameterError
 from hubbub.metrics.definitions import load_definitions, parse_definitions
@@ -72,7 +72,7 @@ def test_permanent_bits_identify_less_with_asymmetric_noise() -> None:
 
 def test_recovery_is_the_chance_of_the_likeliest_response() -> None:
     """Categories a, b of which a is the value; 3 reports, all 2**6 outcomes and 4 responses."""
-    metric = Metric.categorical("c", ("a", "b"), prob_p=0.25, prob_q=0.75, prob_f=0.5)
+    metric = Metric.categorical("c", ("a", "b"), UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.5))
     joint = []
     for outcome in itertools.product((0, 1), repeat=6):
         chances = []
@@ -247,10 +247,10 @@ def test_command_names_the_remedy(definitions: list[Path], arguments: tuple[obje
 
 def test_forged_reports_of_one_bit_by_hand() -> None:
     """1,000 reports, p* = 1/4, q* = 3/4: s(0) = .0274, so a share of .0450 is distinguished from 0, and a forged report stands for 1.5."""
-    coin = Metric.boolean("coin", prob_p=0.25, prob_q=0.75, prob_f=0)
+    coin = Metric.boolean("coin", UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0))
     cut = 1.6449 * math.sqrt(3 / 16 / 1000) / 0.5
     assert describe(coin, num_reports=1000).accuracy.forged_reports() == math.ceil(1000 * cut / (1.5 - cut))
-    tools = Metric.set("tools", ("a", "b", "c", "d"), prob_p=0.25, prob_q=0.75, prob_f=0)
+    tools = Metric.set("tools", ("a", "b", "c", "d"), UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0))
     assert describe(tools, num_reports=4000).accuracy.forged_reports() < 1000 * 0.2
 
 
@@ -284,7 +284,7 @@ def test_law_of_an_item_holds_for_a_random_number_of_answers(clients: int, items
     With M / N in place of E[1 / n] the variance would be 8 to 18 % smaller, 15 standard errors or more.
     """
     rng, share, runs = np.random.default_rng(unseen_seed), 0.4, 100_000
-    metric = Metric.set("tools", tuple(f"i{i}" for i in range(items)), prob_p=0.1, prob_q=0.9, prob_f=0)
+    metric = Metric.set("tools", tuple(f"i{i}" for i in range(items)), UnaryResponse(prob_p=0.1, prob_q=0.9, prob_f=0))
     asked = rng.binomial(clients, 1 / items, runs)
     asked = asked[asked > 0]
     with_item = rng.hypergeometric(round(share * clients), clients - round(share * clients), asked)
@@ -297,7 +297,7 @@ def test_law_of_an_item_holds_for_a_random_number_of_answers(clients: int, items
 
 def test_plan_of_a_set_says_that_items_may_have_no_report() -> None:
     """Of 30 reports of 10 items an item has none with probability .9**30 = .042, and of 10 reports with .35, so nothing is surely detected."""
-    metric = Metric.set("tools", tuple(f"i{i}" for i in range(10)), prob_p=0.001, prob_q=0.999, prob_f=0)
+    metric = Metric.set("tools", tuple(f"i{i}" for i in range(10)), UnaryResponse(prob_p=0.001, prob_q=0.999, prob_f=0))
     few, fewer = (describe(metric, num_reports=number).accuracy for number in (30, 10))
     assert "none with probability 0.042" in " ".join(few.notes())
     assert few.detection_limit() < 1

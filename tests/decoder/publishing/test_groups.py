@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hubbub import Metric
+from hubbub import Metric, UnaryResponse
 from hubbub.metrics.group import Group
 from hubbub.privacy.central import release_epsilon
 from hubbub.summary import BitCounts, read_summary, write_summary
@@ -28,7 +28,7 @@ from tests.decoder.publishing.test_publish import DAYS, PAGE, document, files, p
 from tests.support.report_pages import visible_page_text
 
 VALUES = ("a", "b", "c", "d", "other")
-DARK = Metric.boolean("dark", prob_p=0.25, prob_q=0.75, prob_f=0.25, group=Group("arm", VALUES))
+DARK = Metric.boolean("dark", UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.25), group=Group("arm", VALUES))
 ARMS = replace(PAGE, name="arms", group=Group("arm", VALUES))
 MIN_REPORTS = 100
 

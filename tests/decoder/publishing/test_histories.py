@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from hubbub import Metric
+from hubbub import Metric, UnaryResponse
 from hubbub.cli import main
 from hubbub.metrics.group import Group
 from hubbub.summary import BitCounts, Summary, read_collected, summary_to_bytes
@@ -28,7 +28,7 @@ from hubbub_decoder.batch_decoding import tasks
 from hubbub_decoder.batch_decoding.tasks import folder_of
 from tests.decoder.publishing.test_publish import DARK, DAYS, PAGE, files
 
-ARM = Metric.boolean("arm", prob_p=0.25, prob_q=0.75, prob_f=0.25, group=Group("arm", ("a", "other")))
+ARM = Metric.boolean("arm", UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.25), group=Group("arm", ("a", "other")))
 SERIES: Mapping[str, Metric] = {
     "page": PAGE, "dark": DARK, "arm-a": ARM.in_group("a"), "arm-other": ARM.in_group("other"), "arm": ARM
 }  # fmt: skip
@@ -52,7 +52,7 @@ def arms(day: str, version: int) -> list[BitCounts]:
 
 @cache
 def simulated(series: str, day: str, version: int) -> BitCounts:
-    metric = Metric.boolean("dark", prob_p=0.25, prob_q=0.75, prob_f=0.5) if version == 3 else SERIES[series]
+    metric = Metric.boolean("dark", UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.5)) if version == 3 else SERIES[series]
     people = {2: SMALL, 5: OPEN}.get(version, REPORTS)
     values = {"a": people // 2} if metric.name == "page" else {"true": people // 2}
     rng = np.random.default_rng([version, DAYS.index(day), [*SERIES].index(series)])

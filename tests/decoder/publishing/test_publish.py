@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from hubbub import Metric, Params
+from hubbub import Metric, Params, UnaryResponse
 from hubbub.cli import main
 from hubbub.privacy import epsilon
 from hubbub.privacy.central import release_epsilon
@@ -36,7 +36,7 @@ from tests.support.report_pages import visible_page_text
 
 PARAMS = Params(num_bits=32, num_hashes=2, num_cohorts=8, prob_p=0.25, prob_q=0.75, prob_f=0.0)
 PAGE = Metric.string("page", PARAMS, description="First page", owner="web")
-DARK = Metric.boolean("dark", prob_p=0.25, prob_q=0.75, prob_f=0.25)
+DARK = Metric.boolean("dark", UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.25))
 DAYS = "2026-03-02", "2026-03-03"
 COLUMNS = (
     "metric digest group period num_reports confidence fdr central_epsilon delta releases composed_epsilon candidate indistinguishable_from share std_error low high "

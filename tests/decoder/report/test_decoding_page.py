@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from hubbub import Buckets, Estimand, Metric
+from hubbub import Buckets, Estimand, Metric, UnaryResponse
 from hubbub.cli import main
 from hubbub.summary import write_summary
 from hubbub_decoder import Decoding, OutputError, Trends, decode, simulate, write_report
@@ -176,7 +176,7 @@ def test_write_report_refuses_another_suffix(tmp_path: Path, decodings: list[Dec
 
 def test_page_of_a_mean_has_its_interval_and_no_estimates(tmp_path: Path) -> None:
     age = Metric.ordinal(
-        "age", Buckets((0, 100), estimate=Estimand.MEAN, default=0), prob_p=0.25, prob_q=0.75, prob_f=0.5
+        "age", Buckets((0, 100), estimate=Estimand.MEAN, default=0), UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.5)
     )
     counts = simulate(age, {"5": 3_000, "70": 2_000}, np.random.default_rng(3), periods=[DAYS[0]])
     decoding = decode(counts)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hubbub import Metric, Params
+from hubbub import Metric, Params, UnaryResponse
 from hubbub.metrics.discovery import Discovery
 from hubbub.summary import Reports
 from hubbub_decoder import (
@@ -24,7 +24,7 @@ from hubbub_decoder.results.table_result import TableResult
 
 NOISE: dict[str, Any] = {"prob_p": 0.1, "prob_q": 0.9, "prob_f": 0.25}
 STRING = Metric.string("homepage", Params(num_bits=16, num_hashes=2, num_cohorts=16, **NOISE), period="week")
-OS = Metric.categorical("os", ("linux", "macos"), **NOISE)
+OS = Metric.categorical("os", ("linux", "macos"), UnaryResponse(**NOISE))
 WORDS = Metric.string(
     "word",
     Params(num_bits=64, num_hashes=1, num_cohorts=64, prob_p=0.02, prob_q=0.98, prob_f=0.05),
@@ -40,7 +40,7 @@ def results() -> dict[str, TableResult[Any]]:
     rng = np.random.default_rng(3)
     people = {("alpha", "alpha"): 5000, ("alpha", "beta"): 2000, ("gamma", "gamma"): 500}
     pair = simulate_two_periods(STRING, people, rng, periods=WEEKS)
-    parts = [OS, Metric.boolean("paid", **NOISE), Metric.boolean("dark", **NOISE)]
+    parts = [OS, Metric.boolean("paid", UnaryResponse(**NOISE)), Metric.boolean("dark", UnaryResponse(**NOISE))]
     two = simulate(Metric.joint("two", parts[:2]), {("linux", "true"): 300, ("macos", None): 200}, rng, form=Reports)
     clients = {("linux", "true", "false"): 300, ("macos", "false", "true"): 200}
     three = simulate(Metric.joint("three", parts), clients, rng, form=Reports)

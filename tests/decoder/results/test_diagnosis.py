@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from hubbub import Metric, Params
+from hubbub import Metric, Params, UnaryResponse
 from hubbub.summary import BitCounts, PatternCounts
 from hubbub_decoder import decode, simulate
 
-SURVEY = Metric.boolean("survey", prob_p=0, prob_q=1, prob_f=0.5)
+SURVEY = Metric.boolean("survey", UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5))
 WORDS = Metric.string("w", Params(num_bits=8, num_hashes=1, num_cohorts=32, prob_p=0.25, prob_q=0.75, prob_f=0))
 
 

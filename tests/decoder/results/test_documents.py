@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from rich.cells import cell_len
 from rich.console import Console
 
-from hubbub import Metric, Params
+from hubbub import Metric, Params, UnaryResponse
 from hubbub.errors import ParameterError
 from hubbub_decoder import decode, simulate
 from hubbub_decoder.results.document import Bar, Column, Document, Row, Shade, Sparkline, Table
@@ -99,7 +99,7 @@ def test_strings_are_tested_and_categories_are_not(noise: dict[str, Any], unseen
         params = Params(num_bits=16, num_hashes=2, num_cohorts=int(rng.integers(1, 9)), prob_f=0, **noise)
         people = {"a": int(rng.integers(1, 1000)), "b": int(rng.integers(0, 100))}
         strings = decode(simulate(Metric.string("page", params), people, rng), ["a", "c"])
-        dark = Metric.boolean("dark", prob_f=0, **noise)
+        dark = Metric.boolean("dark", UnaryResponse(prob_f=0, **noise))
         categories = decode(simulate(dark, {"true": people["a"]}, rng))
         for decoding, is_tested in ((strings, True), (categories, False)):
             headings = [column.heading for column in decoding.document(everything=True).table.columns]

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hubbub import Buckets, Metric
+from hubbub import Buckets, Metric, UnaryResponse
 from hubbub.summary import BitCounts
 from hubbub_decoder import Decoding, decode
 from hubbub_decoder.report.metric_page import read_means
@@ -35,7 +35,7 @@ def task(request: pytest.FixtureRequest) -> tuple[BitCounts, float, list[float]]
     place = rng.choice([edges[spike], edges[spike] * 0.02 + edges[spike + 1] * 0.98, middles[spike]])
     numbers = np.where(rng.random(60_000) < rng.uniform(0.3, 0.95), place, rng.choice(middles, 60_000))
     buckets = Buckets(tuple(edges.tolist()), unit="ms", default=float(edges[0]) if rng.random() < 0.5 else None)
-    metric = Metric.ordinal("delay", buckets, prob_p=0.1, prob_q=0.8, prob_f=0)
+    metric = Metric.ordinal("delay", buckets, UnaryResponse(prob_p=0.1, prob_q=0.8, prob_f=0))
     counts = np.bincount(np.searchsorted(edges, numbers, side="right") - 1, minlength=k)
     population = [*zip(buckets.labels, counts.tolist(), strict=True)]
     summary = simulate(metric, dict(population), np.random.default_rng(request.param))

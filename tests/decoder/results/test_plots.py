@@ -20,7 +20,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from rich.console import Console
 
-from hubbub import Buckets, Metric, Params
+from hubbub import Buckets, Metric, Params, UnaryResponse
 from hubbub.cli import main
 from hubbub.privacy import epsilon
 from hubbub.privacy.loss import epsilon_of_periods
@@ -37,7 +37,7 @@ METRIC = Metric.string(
 )
 NAMES = ["https://example.org/", "$HOME$ and $5", "<b>&", "a_{b}^c", "absent", "also absent"]
 COUNTS = dict(zip(NAMES, (40_000, 30_000, 20_000, 10_000), strict=False))
-SURVEY = Metric.categorical("os", ("linux", "macos", "windows"), prob_p=0.1, prob_q=0.9, prob_f=0.5)
+SURVEY = Metric.categorical("os", ("linux", "macos", "windows"), UnaryResponse(prob_p=0.1, prob_q=0.9, prob_f=0.5))
 
 
 @pytest.fixture(autouse=True)
@@ -187,7 +187,7 @@ def test_categories_and_buckets_have_one_mark() -> None:
     os = decode(simulate(SURVEY, {"linux": 600, "macos": 400}, np.random.default_rng(1)))
     _, names = os.plot(empty_axes()).get_legend_handles_labels()
     assert names == ["simultaneous interval", "estimate with interval"]
-    ages = Metric.ordinal("age", Buckets((0, 1, 5)), prob_p=0.1, prob_q=0.9, prob_f=0.5)
+    ages = Metric.ordinal("age", Buckets((0, 1, 5)), UnaryResponse(prob_p=0.1, prob_q=0.9, prob_f=0.5))
     numbers = decode(simulate(ages, {"0.5": 100, "3": 900}, np.random.default_rng(1)))
     assert numbers.numbers is not None
     assert labels(numbers.plot(empty_axes())) == [bucket.label for bucket in numbers.numbers.buckets]
@@ -196,7 +196,7 @@ def test_categories_and_buckets_have_one_mark() -> None:
 
 def test_mean_has_no_plot() -> None:
     buckets = Buckets((0, 10), default=0, estimate="mean")  # type: ignore[arg-type]
-    mean = Metric.ordinal("speed", buckets, prob_p=0.1, prob_q=0.9, prob_f=0.5)
+    mean = Metric.ordinal("speed", buckets, UnaryResponse(prob_p=0.1, prob_q=0.9, prob_f=0.5))
     with pytest.raises(ValueError, match="estimates a mean"):
         decode(simulate(mean, {"3": 500}, np.random.default_rng(1))).plot()
 

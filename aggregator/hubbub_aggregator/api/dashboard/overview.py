@@ -222,7 +222,8 @@ def find_problems(
 def last_complete_period(metric: Metric, today: date) -> str:
     """Return the last period that should have all its reports; clients send them during the period after it.
 
-    >>> last_complete_period(Metric.boolean("b", prob_p=0, prob_q=1, prob_f=0.5), date(2024, 6, 15))
+    >>> from hubbub import UnaryResponse
+    >>> last_complete_period(Metric.boolean("b", UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5)), date(2024, 6, 15))
     '2024-06-13'
     """
     period = Period.containing(metric.period, today)

@@ -31,7 +31,8 @@ class Figure:
 def epsilon_of_report(metric: Metric) -> str:
     """Return the epsilon of one report, for a column of the table of metrics.
 
-    >>> epsilon_of_report(Metric.boolean("b", prob_p=0, prob_q=1, prob_f=0.5))
+    >>> from hubbub import UnaryResponse
+    >>> epsilon_of_report(Metric.boolean("b", UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5)))
     '1.099'
     """
     return shown_epsilon(privacy.epsilon(metric))
@@ -40,7 +41,8 @@ def epsilon_of_report(metric: Metric) -> str:
 def privacy_rows(metric: Metric) -> tuple[Figure, ...]:
     """Return the epsilons of one person's reports of a metric under the client's default policy.
 
-    >>> [figure.label for figure in privacy_rows(Metric.boolean("b", prob_p=0, prob_q=1, prob_f=0.5, hold=7))]
+    >>> from hubbub import UnaryResponse
+    >>> [figure.label for figure in privacy_rows(Metric.boolean("b", UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5), hold=7))]
     ['Epsilon per report', 'Epsilon per epoch', 'Epsilon per enrollment', 'Lifetime epsilon']
     """
     return tuple(

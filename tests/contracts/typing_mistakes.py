@@ -1,0 +1,39 @@
+"""Wrong uses of the public API, never run: mypy must refuse each line.
+
+`make types` fails if one of them passes, because strict mode reports a `type: ignore` that ignores nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Unpack
+
+from hubbub import Client, Metric, Params, SubsetSelection, UnaryResponse
+from hubbub.typing import MetricFields
+
+RESPONSE = UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.5)
+PARAMS = Params(num_bits=128, num_hashes=2, num_cohorts=64, prob_p=0.25, prob_q=0.75, prob_f=0.5)
+
+
+def app_metric(name: str, **fields: Unpack[MetricFields]) -> Metric:
+    """A function of an app that passes the fields on: this is right."""
+    return Metric.boolean(name, RESPONSE, **fields)
+
+
+Metric.boolean("dark", RESPONSE, perod="week")  # type: ignore[call-arg]
+Metric.boolean("dark", RESPONSE, period="fortnight")  # type: ignore[arg-type]
+Metric.boolean("dark", RESPONSE, hold="7")  # type: ignore[arg-type]
+Metric.boolean("dark", RESPONSE, other="a")  # type: ignore[call-arg]
+Metric.boolean("dark", prob_p=0.25, prob_q=0.75)  # type: ignore[call-arg]
+Metric.boolean("dark", "unary")  # type: ignore[arg-type]
+Metric.categorical("os", ("linux", "mac"), RESPONSE, expires="2027-01-01")  # type: ignore[arg-type]
+Metric.categorical("os", ("linux", "mac"), SubsetSelection(num_values=3, prob_q=0.5))  # type: ignore[call-arg]
+Metric.categorical("os", RESPONSE, ("linux", "mac"))  # type: ignore[arg-type]
+Metric.ordinal("delay", (0, 10), RESPONSE, unit="ms")  # type: ignore[call-arg]
+Metric.set("plugins", ("vim", "preview"), RESPONSE, group="version")  # type: ignore[arg-type]
+Metric.string("page", RESPONSE)  # type: ignore[arg-type]
+Metric.string("page", PARAMS, owners="you@example.org")  # type: ignore[call-arg]
+Metric.joint("both", RESPONSE)  # type: ignore[arg-type]
+app_metric("dark", perod="week")  # type: ignore[call-arg]
+UnaryResponse(prob_p=0.25, prob_q=0.75, prob_r=0.5)  # type: ignore[call-arg]
+Client("metrics.toml", "state", "https://telemetry.example.org", polcy=None)  # type: ignore[call-arg]
+Client("metrics.toml", "state", "https://telemetry.example.org", durability="disk")  # type: ignore[arg-type]
