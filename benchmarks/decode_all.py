@@ -61,7 +61,9 @@ def _metric(number: int) -> Metric:
     if number % 2 == 0:
         return Metric.string(name, _STRINGS)
     if number % 4 == 1:
-        return Metric.categorical(name, tuple(f"v{number}" for number in range(1, _CATEGORIES + 1)), UnaryResponse(**_NOISE))
+        return Metric.categorical(
+            name, tuple(f"v{number}" for number in range(1, _CATEGORIES + 1)), UnaryResponse(**_NOISE)
+        )
     return Metric.boolean(name, UnaryResponse(**_NOISE))
 
 

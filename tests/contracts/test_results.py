@@ -62,7 +62,9 @@ def results() -> Mapping[str, object]:
     rng = np.random.default_rng(2)
     days = [counts("2026-03-02"), counts("2026-03-03", 0.2)]
     trends = decode_each(days, NAMES)
-    pair = Metric.joint("pair", (Metric.boolean("x", UnaryResponse(**NOISE)), Metric.boolean("y", UnaryResponse(**NOISE))))
+    pair = Metric.joint(
+        "pair", (Metric.boolean("x", UnaryResponse(**NOISE)), Metric.boolean("y", UnaryResponse(**NOISE)))
+    )
     population = {("true", "true"): 4000, ("false", "false"): 4000}
     joint = associate(simulate(pair, population, rng, form=Reports))
     planned = plan(Wishes(epsilon=2, num_reports=100_000, num_candidates=100))

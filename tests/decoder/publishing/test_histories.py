@@ -52,7 +52,9 @@ def arms(day: str, version: int) -> list[BitCounts]:
 
 @cache
 def simulated(series: str, day: str, version: int) -> BitCounts:
-    metric = Metric.boolean("dark", UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.5)) if version == 3 else SERIES[series]
+    metric = (
+        Metric.boolean("dark", UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.5)) if version == 3 else SERIES[series]
+    )
     people = {2: SMALL, 5: OPEN}.get(version, REPORTS)
     values = {"a": people // 2} if metric.name == "page" else {"true": people // 2}
     rng = np.random.default_rng([version, DAYS.index(day), [*SERIES].index(series)])
