@@ -145,19 +145,19 @@ def test_requirements_lock_every_dependency_of_all() -> None:
     assert here == closure(DISTRIBUTION, frozenset({"all"})) - {DISTRIBUTION}
 
 
-def tested_versions(file: str) -> dict[str, str]:
+def versions_in(file: str) -> dict[str, str]:
     lines = (REPOSITORY / file).read_text().splitlines()
     return {canonicalize_name(name): f"=={version}" for name, version in (line.split("==") for line in lines)}
 
 
 def test_only_pandas_has_another_version_beside_spark() -> None:
-    tested, beside_spark = tested_versions("constraints.txt"), tested_versions("constraints-spark.txt")
+    tested, beside_spark = versions_in("constraints.txt"), versions_in("constraints-spark.txt")
     assert not tested.keys() & {"pyspark", "py4j"}
     assert {name for name in tested.keys() & beside_spark.keys() if tested[name] != beside_spark[name]} == {"pandas"}
 
 
-def test_requirements_have_the_tested_versions() -> None:
-    tested = tested_versions("constraints.txt")
+def test_requirements_have_the_versions_in() -> None:
+    tested = versions_in("constraints.txt")
     assert {entry.name: str(entry.specifier) for entry in lock()}.items() <= tested.items()
 
 
