@@ -17,6 +17,7 @@ from hubbub_aggregator.database.engine import open_sqlite
 from hubbub_aggregator.pipeline.folding import read_summary
 from hubbub_aggregator.pipeline.group_commit import GroupCommit
 from hubbub_aggregator.settings import Settings
+from hubbub_aggregator.store.append import SqlAppender
 from hubbub_aggregator.store.interface import AppendResult
 from hubbub_aggregator.store.sql_store import SqlStore
 
@@ -34,7 +35,7 @@ class GatedStore(SqlStore):
         self.gate = Event()
         self.groups: list[int] = []
         self.flawed = False
-        super().__init__(open_sqlite(path), self._shuffles)
+        super().__init__(open_sqlite(path), lambda engine: SqlAppender(engine, self._shuffles))
 
     def _shuffles(self, num_bytes: int) -> bytes:
         if self.flawed:
