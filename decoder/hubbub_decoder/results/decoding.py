@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 from hubbub.errors import SummaryError
@@ -208,7 +209,8 @@ class Decoding(TableResult[Estimate], Loadable, Result):
         """
         distinct, _ = distinct_candidates(words)
         strings = tuple(
-            replace(each, matches=matching_words(each, distinct, self.metric.params)) for each in self.unlisted_strings
+            replace(string, matches=matching_words(string, distinct, self.metric.params))
+            for string in self.unlisted_strings
         )
         return replace(self, unlisted_strings=strings, num_more_candidates=len(distinct))
 
@@ -406,51 +408,50 @@ class Decoding(TableResult[Estimate], Loadable, Result):
 def _table(decoding: Decoding, estimates: Sequence[Estimate], hidden: int) -> Table:
     """Table of some estimates, and of the frequent unlisted strings."""
     tested, unlisted = decoding.is_tested, decoding.unlisted_strings
-    compared = not tested and len(estimates) > 1
-    with_forged = any(e.forged_reports_needed is not None for e in estimates)
-    columns = [
-        Column.names(decoding.metric.kind.value_noun),
-        Column.shares("share"),
-        Column.shares(f"{format_level(decoding.confidence)} interval", width=INTERVAL_WIDTH),
-        *(
-            [
-                Column.shares("selection-adjusted", width=INTERVAL_WIDTH, spare=_SPARE_FOR_BARS),
-                Column.q_values(),
-                *([Column.counts("forged", spare=_SPARE_FOR_BARS)] if with_forged else []),
-            ]
-            if tested
-            else []
-        ),
-        *([Column.shares("simultaneous", width=INTERVAL_WIDTH, spare=0)] if compared else []),
-        Column.bars(),
-    ]
     end = max((e.high for e in (*estimates, *unlisted) if math.isfinite(e.high)), default=1.0)
-    rows = []
-    for e in estimates:
-        known, reason = not math.isnan(e.low), "not estimated" if math.isnan(e.share) else "not known"
-        cells: list[Cell] = [group_name(e.group), e.share, (e.low, e.high) if known else reason]
-        if tested:
-            cells += [(e.selection_adjusted_low, e.selection_adjusted_high), e.q_value]
-            cells += [forged_text(e)] if with_forged else []
-        elif compared:
-            cells += [(e.simultaneous_low, e.simultaneous_high)]
-        cells.append(Bar(e.low, e.share, e.high, end) if known else "")
-        rows.append(Row(tuple(cells), "" if known and e.detected is not False else "dim"))
-    rows += [
-        Row(
-            (
-                each.label,
-                each.share,
-                (each.low, each.high),
-                "-",
-                "-",
-                *["-"] * with_forged,
-                Bar(each.low, each.share, each.high, end),
-            )
-        )
-        for each in unlisted
+    rows = [_candidate_row(estimate, end) for estimate in estimates]
+    rows += [_unlisted_row(string, end) for string in unlisted]
+    columns = [
+        (True, Column.names(decoding.metric.kind.value_noun)),
+        (True, Column.shares("share")),
+        (True, Column.shares(f"{format_level(decoding.confidence)} interval", width=INTERVAL_WIDTH)),
+        (tested, Column.shares("selection-adjusted", width=INTERVAL_WIDTH, spare=_SPARE_FOR_BARS)),
+        (tested, Column.q_values()),
+        (
+            tested and any(e.forged_reports_needed is not None for e in estimates),
+            Column.counts("forged", spare=_SPARE_FOR_BARS),
+        ),
+        (not tested and len(estimates) > 1, Column.shares("simultaneous", width=INTERVAL_WIDTH, spare=0)),
+        (True, Column.bars()),
     ]
-    return Table(tuple(columns), tuple(rows), hidden=hidden)
+    shown = [is_shown for is_shown, _ in columns]
+    return Table(
+        tuple(compress((column for _, column in columns), shown)),
+        tuple(replace(row, cells=tuple(compress(row.cells, shown))) for row in rows),
+        hidden=hidden,
+    )
+
+
+def _candidate_row(estimate: Estimate, end: float) -> Row:
+    """Row of an estimate with a cell for every column that a table of estimates may have; bars up to `end`."""
+    e, is_known = estimate, not math.isnan(estimate.low)
+    cells: tuple[Cell, ...] = (
+        group_name(e.group),
+        e.share,
+        (e.low, e.high) if is_known else "not estimated" if math.isnan(e.share) else "not known",
+        (e.selection_adjusted_low, e.selection_adjusted_high),
+        e.q_value,
+        forged_text(e),
+        (e.simultaneous_low, e.simultaneous_high),
+        Bar(e.low, e.share, e.high, end) if is_known else "",
+    )
+    return Row(cells, "" if is_known and e.detected is not False else "dim")
+
+
+def _unlisted_row(string: UnlistedString, end: float) -> Row:
+    """Row of an unlisted string, which is not tested."""
+    s = string
+    return Row((s.label, s.share, (s.low, s.high), "-", "-", "-", "-", Bar(s.low, s.share, s.high, end)))
 
 
 def forged_text(estimate: Estimate) -> str:
@@ -536,7 +537,7 @@ def summary_lines(decoding: Decoding, *, quantiles: bool = True) -> Iterator[str
 
 def forged_lines(decoding: Decoding) -> Iterator[str]:
     """Yield how many forged reports the detections would need; nothing if no detection has a bound."""
-    needed = [each.forged_reports_needed for each in decoding.detected if each.forged_reports_needed is not None]
+    needed = [e.forged_reports_needed for e in decoding.detected if e.forged_reports_needed is not None]
     if needed:
         least, most = f"{min(needed):,}", f"{max(needed):,}"
         yield (
