@@ -216,7 +216,7 @@ def _population_intervals(
 def simultaneous_level(level: float, categories: int, *, independent: bool) -> float:
     """Level of each of some intervals, so that all of them cover with probability `level`: Sidak's if their errors are independent, else Bonferroni's.
 
-    >>> [round(simultaneous_level(0.95, 2, independent=each), 6) for each in (True, False)]
+    >>> [round(simultaneous_level(0.95, 2, independent=independent), 6) for independent in (True, False)]
     [0.974679, 0.975]
     """
     size = max(1, categories)
@@ -239,8 +239,8 @@ def count_law(
     """
     p, q = probabilities
     (absent, third_absent), (present, third_present) = (
-        (variance, variance**2 / (each * (1 - each)) * (1 - 2 * each) if 0 < each < 1 else 0.0)
-        for each, variance in zip(probabilities, noise, strict=True)
+        (variance, variance**2 / (chance * (1 - chance)) * (1 - 2 * chance) if 0 < chance < 1 else 0.0)
+        for chance, variance in zip(probabilities, noise, strict=True)
     )
     shares, once = (ones / reports - p) / (q - p), np.ones(len(ones))
     cumulants = ErrorCumulants(

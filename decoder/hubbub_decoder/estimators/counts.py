@@ -195,8 +195,8 @@ class PatternRows:
         """Extremes over all patterns."""
         pi = np.maximum(self.table.mixture(self.expected[cohort]), _MIN_PROBABILITY)
         of_patterns = np.empty((len(weights), len(pi)))
-        for row, each in zip(of_patterns, weights, strict=True):
-            row[:] = self.table.mixture(each) / pi
+        for row, of_filters in zip(of_patterns, weights, strict=True):
+            row[:] = self.table.mixture(of_filters) / pi
         largest = of_patterns.argmax(axis=1)
         rows = (largest[:, None] >> np.arange(self.params.num_bits) & 1).astype(np.uint8)
         return Extremes(of_patterns.min(axis=1), of_patterns.max(axis=1), rows)

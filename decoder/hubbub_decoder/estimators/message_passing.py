@@ -405,7 +405,7 @@ def estimate_given_beliefs(
             break
     weighted = weights * residuals
     information = cohorts.information(weights)
-    shared = np.array([cohorts.gather(each) for each in np.moveaxis(cohorts.scores_of_fixed(weights), 0, 1)])
+    shared = np.array([cohorts.gather(scores) for scores in np.moveaxis(cohorts.scores_of_fixed(weights), 0, 1)])
     information -= np.einsum("ov,op,pv->v", shared, covariance, shared)
     known = information > _MIN_INFORMATION * information.max(initial=0)
     variances = 1 / np.where(known, information, 1)

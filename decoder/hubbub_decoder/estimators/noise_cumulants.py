@@ -118,8 +118,8 @@ def _weighted_powers(table: FilterTable, average: Floats, pi: Floats) -> Floats:
     """
     u, v = average / pi, 1 / pi
     r1, r2, r3, r4 = (
-        {power: table.score(weights, number) for power, weights in each}
-        for number, each in (
+        {power: table.score(weights, number) for power, weights in terms}
+        for number, terms in (
             (1, ((1, u), (2, u**2), (3, u**3))),
             (2, ((0, v), (1, u * v), (2, u**2 * v))),
             (3, ((0, v**2), (1, u * v**2))),

@@ -185,7 +185,7 @@ def _grouped(reports: Counts, ones: Counts) -> tuple[Counts, Counts]:
     """Numbers of reports and of ones in the most groups of neighbouring cohorts, m / 2**i, of which each has 30 reports; else in one."""
     while len(reports) > 1 and reports.min() < _MIN_REPORTS:
         width = 2 if len(reports) % 2 == 0 else len(reports)
-        reports, ones = (each.reshape(-1, width).sum(axis=1) for each in (reports, ones))
+        reports, ones = (counts.reshape(-1, width).sum(axis=1) for counts in (reports, ones))
     return reports, ones
 
 

@@ -82,7 +82,7 @@ class ResidualBits:
         counts, used, params = evidence.counts, evidence.used, evidence.params
         mean = np.clip(listed[used] + unlisted * evidence.random_string.mean, 0, 1)
         both = ONCE, evidence.repetition
-        once, repeated = (np.maximum(bit_variance(mean, params, each), _MIN_PROBABILITY) for each in both)
+        once, repeated = (np.maximum(bit_variance(mean, params, repetition), _MIN_PROBABILITY) for repetition in both)
         factor = repeated / once
         ones, reports = counts.ones[used] / factor, counts.reports[used, None] / factor
         if params.mechanism.q_star < params.mechanism.p_star:

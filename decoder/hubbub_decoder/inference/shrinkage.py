@@ -80,7 +80,7 @@ def posterior_shares(
         if statistic < chi2.isf(_NO_SIGNAL_LEVEL, 2):
             low[known], median[known] = 0, 0
     if not exclusive:
-        low, median, high, mean = (np.minimum(each, 1) for each in (low, np.nan_to_num(median), high, mean))
+        low, median, high, mean = (np.minimum(shares, 1) for shares in (low, np.nan_to_num(median), high, mean))
         return PosteriorShares(median, mean, low, high)
     scale = max(1.0, float(np.nansum(median)))
     of_total = min(float(mean.sum()), 1.0) if math.isnan(total) else min(max(total, 0.0), 1.0)

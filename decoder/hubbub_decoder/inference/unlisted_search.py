@@ -116,7 +116,7 @@ def find_strings(residuals: ResidualBits, largest: float) -> FoundStrings | None
     share = float(one.shares[0])
     others, without = residuals.best_others(one.shares)
     first = [share * step for step in np.geomspace(0.6, 1.2, 6)]
-    pairs = list(_grid_points([(each, each * part) for each in first for part in (1.0, 0.6)], others))
+    pairs = list(_grid_points([(larger, larger * part) for larger in first for part in (1.0, 0.6)], others))
     return _find(residuals, pairs, without) or one
 
 

@@ -74,7 +74,7 @@ class StringOperations(KindOperations[StringKind], of=StringKind):
             lowest_detection_limit=_lowest_detection_limit(whole, fit, decoding),
             unlisted_strings=()
             if options.fabricated
-            else tuple(build_unlisted_string(each, whole.params.num_bits, options) for each in unlisted),
+            else tuple(build_unlisted_string(string, whole.params.num_bits, options) for string in unlisted),
             num_kept=None if len(selection.columns) == len(design.groups) else len(selection.columns),
         )
         residuals = evidence_residuals(whole, decoding, design)

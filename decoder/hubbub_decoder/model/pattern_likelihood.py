@@ -189,7 +189,7 @@ class FilterTable:
         ternary = (filters[:, None] >> np.arange(k) & 1) @ 3 ** np.arange(k)
         return cls(
             filters,
-            np.array([likely.get(int(each), 0.0) for each in filters]),
+            np.array([likely.get(filter_, 0.0) for filter_ in filters.tolist()]),
             BitProductSums.of_functions(np.column_stack([unset, set_]), k, k),
             tuple(BitProductSums.of_functions(np.array([unset, set_]) ** power, k, h) for power in range(1, 5)),
             information,

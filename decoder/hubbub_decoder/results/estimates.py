@@ -20,7 +20,7 @@ def share_text(share: float, low: float, high: float, sign: str = "") -> str:
     >>> share_text(0.3, 0.25, 0.35), share_text(0.01, -0.01, 0.03, "+")
     ('30.00% (25.00% .. 35.00%)', '+1.00% (-1.00% .. +3.00%)')
     """
-    share_shown, low_shown, high_shown = (f"{each:{sign}z.2%}" for each in (share, low, high))
+    share_shown, low_shown, high_shown = (f"{number:{sign}z.2%}" for number in (share, low, high))
     return f"{share_shown} ({low_shown} .. {high_shown})"
 
 

@@ -209,8 +209,8 @@ def quantile_rows(numbers: Numbers) -> Iterator[tuple[str, str, str, str]]:
     """Yield share below, interval wherever the numbers are, value and interval with evenly spread numbers, as text; nothing if undetermined."""
     if math.isnan(numbers.mean.value):
         return
-    for each in numbers.quantiles:
-        yield f"{each.probability:.0%}", *number_texts(each)
+    for quantile in numbers.quantiles:
+        yield f"{quantile.probability:.0%}", *number_texts(quantile)
 
 
 def number_texts(number: Mean | Quantile) -> tuple[str, str, str]:

@@ -155,7 +155,7 @@ class TableResult(Sequence[R]):
         from difflib import get_close_matches
 
         names = {str(name): name for row in self._rows[:_MOST_NAMES] for name in self._names(row)}
-        near = " or ".join(repr(names[each]) for each in get_close_matches(str(key), names))
+        near = " or ".join(repr(names[name]) for name in get_close_matches(str(key), names))
         return f"{key!r} is not in this result{f'. Near it: {near}' if near else ''}"
 
     def _cells(self) -> Iterator[Mapping[str, Any]]:

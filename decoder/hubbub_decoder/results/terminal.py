@@ -77,7 +77,7 @@ def _fitting_columns(columns: Sequence[Column], width: int) -> tuple[list[int], 
 
     Optional columns are added from the right as long as they leave the room that they spare for the bars.
     """
-    left = width - sum(each.width + _GAP for each in columns if each.spare is None and each.kind != "bar")
+    left = width - sum(column.width + _GAP for column in columns if column.spare is None and column.kind != "bar")
     shown = []
     for i, column in reversed(list(enumerate(columns))):
         if column.spare is not None:

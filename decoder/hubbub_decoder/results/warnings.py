@@ -61,7 +61,7 @@ def rejected_reports(counts: BitCounts) -> Iterator[Finding]:
 
 def forged_reports_unknown(decoding: Decoding) -> Iterator[Finding]:
     """Detected candidates without a number of forged reports."""
-    unknown = sum(each.forged_reports_needed is None for each in decoding.detected)
+    unknown = sum(estimate.forged_reports_needed is None for estimate in decoding.detected)
     if unknown:
         yield Finding(
             "forged_reports_unknown",

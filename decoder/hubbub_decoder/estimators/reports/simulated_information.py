@@ -115,11 +115,11 @@ def information(mixture: Mixture, z: Floats, simulated: list[SimulatedReports]) 
     """Information A = E x x' = E_g x x' f/g of one report, (M + 2, M + 2); g the mixture that reports were simulated from."""
     total = np.zeros((mixture.size, mixture.size))
     proposal = proposal_shares(z)
-    for each in simulated:
-        x = mixture.ratios(each.bits, mixture.positions[each.cohort])
+    for batch in simulated:
+        x = mixture.ratios(batch.bits, mixture.positions[batch.cohort])
         f, g = z @ x, proposal @ x
         x /= f
-        total += each.weight * (x * (f / g)) @ x.T
+        total += batch.weight * (x * (f / g)) @ x.T
     return total
 
 
@@ -133,19 +133,19 @@ def noise_covariance(
     size = mixture.size
     second, first, chance = np.zeros((size, size)), np.zeros((size, size)), np.zeros(size)
     proposal = proposal_shares(z)
-    for each in simulated:
-        x = mixture.ratios(each.bits, mixture.positions[each.cohort])
+    for batch in simulated:
+        x = mixture.ratios(batch.bits, mixture.positions[batch.cohort])
         x /= z @ x
-        weights = each.weight * (z / proposal)[each.component]
+        weights = batch.weight * (z / proposal)[batch.component]
         second += (x * weights) @ x.T
-        for number, bits in each.others:
-            y = mixture.ratios(bits, mixture.positions[each.cohort])
+        for number, bits in batch.others:
+            y = mixture.ratios(bits, mixture.positions[batch.cohort])
             product = (x * (weights / (z @ y))) @ y.T
             second += number / 2 * (product + product.T)
-        order = np.argsort(each.component, kind="stable")
-        drawn_from, starts = np.unique(each.component[order], return_index=True)
-        first[:, drawn_from] += each.weight * np.add.reduceat(x[:, order], starts, axis=1)
-        chance += each.weight * np.bincount(each.component, minlength=size)
+        order = np.argsort(batch.component, kind="stable")
+        drawn_from, starts = np.unique(batch.component[order], return_index=True)
+        first[:, drawn_from] += batch.weight * np.add.reduceat(x[:, order], starts, axis=1)
+        chance += batch.weight * np.bincount(batch.component, minlength=size)
     mean = first / np.maximum(chance, np.finfo(float).tiny)
     of_clients = (mean * (z / proposal * chance)) @ mean.T
     return np.asarray((second - repetition.per_client * of_clients) / repetition.per_client)
@@ -170,19 +170,19 @@ def hash_moments(
     number = max(_RANDOM_STRINGS, _MIN_RANDOM_STRINGS // len(simulated))
     scores, bits = np.zeros((mixture.size, mixture.size)), np.zeros((mixture.size - 1, mixture.size))
     proposal = proposal_shares(z)
-    for each in simulated:
-        listed = mixture.positions[each.cohort]
+    for batch in simulated:
+        listed = mixture.positions[batch.cohort]
         width = max(listed.shape[1], h)
         positions = np.full((len(listed) + number, width), k, np.intp)
         positions[: len(listed), : listed.shape[1]] = listed
         drawn = positions[len(listed) :, :h] = draw_bit_positions(mixture.params, number, rng)
-        ratios = mixture.ratios(each.bits, positions)
+        ratios = mixture.ratios(batch.bits, positions)
         x = np.concatenate([ratios[: len(listed)], ratios[-2:]])
         random = (ratios[len(listed) : -2] - ratios[-2]) / (proposal @ x)
         x /= z @ x
         one, other = (2 * random[:, half::2] @ x[:, half::2].T for half in (0, 1))
-        scores += each.weight**2 / number * one.T @ other
-        bits += each.weight / number * residuals.string_scores(each.cohort, drawn) @ ((one + other) / 2)
+        scores += batch.weight**2 / number * one.T @ other
+        bits += batch.weight / number * residuals.string_scores(batch.cohort, drawn) @ ((one + other) / 2)
     values, vectors = np.linalg.eigh(scores + scores.T)
     return HashMoments((vectors * np.maximum(values / 2, 0)) @ vectors.T, bits)
 
@@ -210,10 +210,10 @@ def score_cumulants(
     proposal = proposal_shares(z)
     own, cross, fixed = np.zeros(listed), np.zeros((2, listed)), np.zeros((2, 2))
     parts = []
-    for each in simulated:
-        x = mixture.ratios(each.bits, mixture.positions[each.cohort])
+    for batch in simulated:
+        x = mixture.ratios(batch.bits, mixture.positions[batch.cohort])
         f, g = z @ x, proposal @ x
-        weights, of_v = each.weight * f / g, each.weight * x[:listed] / g
+        weights, of_v = batch.weight * f / g, batch.weight * x[:listed] / g
         x /= f
         own += x[:listed] ** 2 @ weights
         cross += (x[listed:] * weights) @ x[:listed].T
