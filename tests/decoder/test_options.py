@@ -95,7 +95,7 @@ def test_option_that_a_function_does_not_take_is_refused(function: Callable[...,
 @pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
 @pytest.mark.parametrize("name", STRINGS_ONLY)
 def test_options_of_strings_are_refused_for_every_other_kind(metric: Metric, name: str) -> None:
-    """A lasso on categories was ignored."""
+    """Without candidates, they would be ignored."""
     options = StringOptions(**{name: STRINGS_ONLY[name]})
     if metric.kind.needs_candidates:
         options.check_metric(metric)

@@ -185,7 +185,7 @@ class Association(TableResult[Cell]):
         columns = tuple(self._columns)
         for cell in self.cells:
             numbers = (cell.share, cell.std_error, cell.low, cell.high, cell.guess)
-            given = [number for each in cell.given for number in (each.share, each.low, each.high)]
+            given = [number for share in cell.given for number in (share.share, share.low, share.high)]
             yield dict(zip(columns, (*cell.values, *numbers, *given), strict=True))
 
     def to_dict(self) -> dict[str, Any]:
@@ -429,13 +429,14 @@ def verdicts(found: Association) -> list[str]:
 def strongest_cells(found: Association, number: int = 5) -> list[tuple[Cell, float]]:
     """Cell and share under independence of the tested combinations whose interval excludes that share, furthest first."""
     expected = outer([margin.shares for margin in found.margins])
-    kept = [set(each) for each in found.test.kept]
+    kept = [set(components) for components in found.test.kept]
     outside = [
         (cell, float(expected[index]))
         for index, cell in zip(np.ndindex(expected.shape), found.cells, strict=True)
-        if all(i in each for i, each in zip(index, kept, strict=True)) and not cell.low <= expected[index] <= cell.high
+        if all(i in components for i, components in zip(index, kept, strict=True))
+        and not cell.low <= expected[index] <= cell.high
     ]
-    return sorted(outside, key=lambda each: -abs(each[0].share - each[1]) / each[0].std_error)[:number]
+    return sorted(outside, key=lambda pair: -abs(pair[0].share - pair[1]) / pair[0].std_error)[:number]
 
 
 def _percent(share: float) -> str:

@@ -129,7 +129,7 @@ def _components(
         Components.of_part(part, distinct_candidates(candidates[part.name])[0] if part.name in candidates else None)
         for part in chosen
     )
-    sizes, most = [len(each) for each in components], MAX_CELLS[len(components)]
+    sizes, most = [len(of_part) for of_part in components], MAX_CELLS[len(components)]
     if math.prod(sizes) > most:
         raise CandidateError(
             f"{metric.name}: {' x '.join(map(str, sizes))} = {math.prod(sizes):,} combinations are more than {most:,}. Most of them "

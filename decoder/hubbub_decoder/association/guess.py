@@ -52,9 +52,9 @@ def guess_table(
         for margin, number, compared in zip(margins, listed, kept, strict=True)
     ]
     table = outer(guessed)
-    sides = [np.maximum(shares[list(each)], 1 / num_reports) for shares, each in zip(guessed, kept, strict=True)]
-    cross = np.concatenate([each.cross.ravel() / each.overdispersion for each in dependences.values()])
-    information = linalg.block_diag(*(each.information / each.overdispersion for each in dependences.values()))
+    sides = [np.maximum(shares[list(rows)], 1 / num_reports) for shares, rows in zip(guessed, kept, strict=True)]
+    cross = np.concatenate([found.cross.ravel() / found.overdispersion for found in dependences.values()])
+    information = linalg.block_diag(*(found.information / found.overdispersion for found in dependences.values()))
     table[np.ix_(*kept)] = posterior_mean(cross, information, Interactions.of_subsets(sides, tuple(dependences)))
     return np.asarray(table / table.sum())
 

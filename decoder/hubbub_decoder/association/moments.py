@@ -61,7 +61,7 @@ class CohortMoments:
                     product = (product[:, None] * scores[part]).reshape(-1, product.shape[1])
                 total[cohort] += (product @ scores[subset[-1]].T).reshape(total.shape[1:])
         n = np.maximum(sample.sizes, 1)[:, None]
-        means = [each / n for each in sums]
+        means = [of_part / n for of_part in sums]
         unbiased = np.maximum(sample.sizes - 1, 1)[:, None, None]
         covariances = [
             (square - n[..., None] * mean[:, :, None] * mean[:, None, :]) / unbiased

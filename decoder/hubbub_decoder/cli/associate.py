@@ -25,9 +25,12 @@ if TYPE_CHECKING:
 @click.command(short_help="Estimate how the parts of a joint metric depend on each other.")
 @click.argument("reports_path", metavar="REPORTS", type=PATH)
 @click.option(
-    "--part-candidates", "candidate_files", metavar="PART=FILE", multiple=True,
+    "--part-candidates",
+    "candidate_files",
+    metavar="PART=FILE",
+    multiple=True,
     help="Candidates of a string part, in a file like that of `hubbub decode --candidates`. Repeat for each string part.",
-)  # fmt: skip
+)
 @click.option(
     "--parts", metavar="NAMES", help="Two or three parts, in the order of the table: carrier,origin. Default: all."
 )

@@ -34,9 +34,13 @@ if TYPE_CHECKING:
     "--command", "program", type=Program(), metavar="COMMAND", help="Command that answers for the client: its adapter."
 )
 @click.option(
-    "--timeout", metavar="SECONDS", type=click.FloatRange(min=0, min_open=True), default=600.0, show_default=True,
+    "--timeout",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0, min_open=True),
+    default=600.0,
+    show_default=True,
     help="Longest duration of one call of --command.",
-)  # fmt: skip
+)
 @click.option(
     "--reports-per-client",
     "reports",
@@ -47,14 +51,19 @@ if TYPE_CHECKING:
     help="Consecutive reports of each client.",
 )
 @click.option(
-    "--hold", metavar="PERIODS", type=click.IntRange(min=1),
+    "--hold",
+    metavar="PERIODS",
+    type=click.IntRange(min=1),
     help="Length of an epoch, for a client without DEFINITIONS; one report in each period. Default: all reports.",
-)  # fmt: skip
+)
 @click.option(
-    "--value", "values", multiple=True, metavar="JSON",
+    "--value",
+    "values",
+    multiple=True,
+    metavar="JSON",
     help='Value to compare, as JSON: "text", true, 3, null for no value, or an array of the values of the parts. Repeat for more. '
     "Default: values that set every bit.",
-)  # fmt: skip
+)
 @click.option(
     "--claim", metavar="EPSILON", type=float, help="Epsilon to test. Default: the declared epsilon of these reports."
 )

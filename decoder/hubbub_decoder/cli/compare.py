@@ -44,13 +44,16 @@ if TYPE_CHECKING:
 @interval_options
 @fdr_option("changes")
 @click.option(
-    "--independent-clients", is_flag=True,
+    "--independent-clients",
+    is_flag=True,
     help="Different clients: no client is in both A and B. Default if both have the same periods.",
-)  # fmt: skip
+)
 @click.option(
-    "--overlap", metavar="SHARE", type=click.FloatRange(0, 1),
+    "--overlap",
+    metavar="SHARE",
+    type=click.FloatRange(0, 1),
     help="Part of the clients with the same value in A and B, if known. Default: estimated; 0 if the reports do not show it.",
-)  # fmt: skip
+)
 def command(
     a: Path,
     b: Path,

@@ -39,13 +39,17 @@ if TYPE_CHECKING:
 @click.argument("summaries", metavar="SUMMARY...", nargs=-1, required=True, type=PATH)
 @candidates_option
 @click.option(
-    "--map", "map_path", type=PATH,
+    "--map",
+    "map_path",
+    type=PATH,
     help="Map of google/rappor: .csv with candidates and their bit positions. Replaces --candidates.",
-)  # fmt: skip
+)
 @click.option(
-    "--more-candidates", "words_path", type=PATH,
+    "--more-candidates",
+    "words_path",
+    type=PATH,
     help="Words to compare with the frequent unlisted strings that are found; a file like that of --candidates.",
-)  # fmt: skip
+)
 @json_option
 @output_options(
     "the estimates",
@@ -53,27 +57,37 @@ if TYPE_CHECKING:
     "the estimates with their intervals, or with --by the shares of each period or value",
 )
 @click.option(
-    "--by", metavar="NAME",
+    "--by",
+    metavar="NAME",
     help="Decode each period by itself (period), or each value of the metric's group (its name, such as version), and show the changes from each to "
     "the next. Needs one file or more for each.",
-)  # fmt: skip
+)
 @everything_option("every candidate, not only the detected ones")
 @top_option("the largest shares, also in --plot")
 @interval_options
 @fdr_option("candidates")
 @click.option(
-    "--method", default="auto", show_default=True, type=click.Choice(["auto", "lasso"]),
+    "--method",
+    default="auto",
+    show_default=True,
+    type=click.Choice(["auto", "lasso"]),
     help="auto estimates every candidate; lasso only those that a lasso on half of the cohorts keeps.",
-)  # fmt: skip
+)
 @statistics_option(
-    "--fabricated", default="0%", show_default=True, metavar="SHARE", type=Share(),
+    "--fabricated",
+    default="0%",
+    show_default=True,
+    metavar="SHARE",
+    type=Share(),
     help="Share of the reports that may be forged: intervals and tests then hold for the others, whichever they are.",
-)  # fmt: skip
+)
 @independent_clients_option("the same clients with the same values, for which intervals are wider")
 @statistics_option(
-    "--weights", "weights_path", type=PATH,
+    "--weights",
+    "weights_path",
+    type=PATH,
     help="Frequencies known beforehand, such as those of an earlier list: .csv with the columns candidate and weight. They inform detection.",
-)  # fmt: skip
+)
 def command(
     summaries: tuple[Path, ...],
     candidates_path: Path | None,

@@ -38,9 +38,13 @@ if TYPE_CHECKING:
 )
 @candidates_directory_option
 @click.option(
-    "--format", "suffix", default="json", show_default=True, type=click.Choice(["json", "csv", "parquet"]),
+    "--format",
+    "suffix",
+    default="json",
+    show_default=True,
+    type=click.Choice(["json", "csv", "parquet"]),
     help="Format of the results. A metric that estimates a mean has no rows, so its result is JSON.",
-)  # fmt: skip
+)
 @jobs_option("number of processors")
 @json_option
 @interval_options

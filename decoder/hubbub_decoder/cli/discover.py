@@ -38,9 +38,13 @@ if TYPE_CHECKING:
 @fdr_option("strings")
 @independent_clients_option("the same clients with the same values, for which intervals are wider")
 @click.option(
-    "--beam", default=1000, metavar="N", show_default=True, type=click.IntRange(min=1),
+    "--beam",
+    default=1000,
+    metavar="N",
+    show_default=True,
+    type=click.IntRange(min=1),
     help="Number of prefixes that are kept after each group. Fewer take less time and lose rare strings; a warning says which.",
-)  # fmt: skip
+)
 def command(
     summaries: tuple[Path, ...],
     as_json: bool,
@@ -120,8 +124,8 @@ def _beam_warnings(metric: Metric, discovery: Discovery, num_reports: int, perio
     law = describe(metric, num_reports=max(1, num_reports // periods), periods=periods).accuracy
     if not isinstance(law, DiscoveryAccuracy):
         return
-    limits = [replace(law, beam=each).detection_limit() for each in (beam, DEFAULT_BEAM)]
-    found, usual = (f"from {100 * each:.3g} %" if math.isfinite(each) else "of no size" for each in limits)
+    limits = [replace(law, beam=width).detection_limit() for width in (beam, DEFAULT_BEAM)]
+    found, usual = (f"from {100 * limit:.3g} %" if math.isfinite(limit) else "of no size" for limit in limits)
     yield (
         f"{fewer}. A string of {discovery.longest} symbols is found with probability {DETECTION_POWER:g} if its share is {found}, "
         f"with the default {usual}. {remedy}"

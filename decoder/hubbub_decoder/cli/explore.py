@@ -20,11 +20,20 @@ if TYPE_CHECKING:
 @click.argument("directory", type=PATH)
 @candidates_directory_option
 @click.option(
-    "--port", default=EXPLORE_PORT, show_default=True, type=click.IntRange(0, 65535), metavar="PORT", help="Port to listen on; 0 takes a free one."
-)  # fmt: skip
+    "--port",
+    default=EXPLORE_PORT,
+    show_default=True,
+    type=click.IntRange(0, 65535),
+    metavar="PORT",
+    help="Port to listen on; 0 takes a free one.",
+)
 @click.option(
-    "--cache", "cache_path", type=PATH, metavar="DIRECTORY", help="Directory that keeps what was decoded for the next time. Default: a temporary one."
-)  # fmt: skip
+    "--cache",
+    "cache_path",
+    type=PATH,
+    metavar="DIRECTORY",
+    help="Directory that keeps what was decoded for the next time. Default: a temporary one.",
+)
 @click.option(
     "--hostname",
     "hostnames",

@@ -36,17 +36,21 @@ def command() -> None:
     help="Counts: .csv with one line per cohort, number of reports and ones of each bit.",
 )
 @click.option(
-    "--reports-file", "reports_path", type=PATH,
+    "--reports-file",
+    "reports_path",
+    type=PATH,
     help="Reports: .csv with client,cohort,bloom,prr,irr. More precise than counts.",
-)  # fmt: skip
+)
 @click.option(
     "--map", "map_path", type=PATH, help="Map of google/rappor: .csv with candidates and their bit positions."
 )
 @click.option("--name", default="google-rappor", show_default=True, help="Name of the metric.")
 @click.option(
-    "--client-language", "client", type=click.Choice(["python", "cpp"]),
+    "--client-language",
+    "client",
+    type=click.Choice(["python", "cpp"]),
     help="Language of the client that sent the reports: python rounds f up to a multiple of 1/128, cpp down. Default: f as written.",
-)  # fmt: skip
+)
 @click.option(
     "--out",
     required=True,
@@ -55,9 +59,12 @@ def command() -> None:
     help="Output file (.parquet) of the summary; with --reports-file and k > 16, of the individual reports.",
 )
 @click.option(
-    "--variable", "variables", multiple=True, metavar="NAME=TYPE",
+    "--variable",
+    "variables",
+    multiple=True,
+    metavar="NAME=TYPE",
     help="Column of --reports-file with a variable, string or boolean. Repeat it for a joint metric; read it with hubbub associate.",
-)  # fmt: skip
+)
 @click.option("--candidates-out", type=PATH, help="Also write the candidates of the map to this file, one per line.")
 @json_option
 def google_rappor(

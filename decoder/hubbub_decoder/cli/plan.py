@@ -47,19 +47,27 @@ _definition_option = section("Definition")
     "--epsilon", metavar="EPSILON", type=_EPSILON, help="Largest epsilon of one report. Required to choose parameters."
 )
 @click.option(
-    "--longitudinal", metavar="EPSILON", type=_EPSILON,
+    "--longitudinal",
+    metavar="EPSILON",
+    type=_EPSILON,
     help="Largest longitudinal epsilon: of any number of reports of the distinct values, or of the epochs with --hold. Default: none, each report costs --epsilon again.",
-)  # fmt: skip
+)
 @click.option(
-    "--reports", "num_reports", type=_COUNT, metavar="N",
+    "--reports",
+    "num_reports",
+    type=_COUNT,
+    metavar="N",
     help="Number of reports of a period. Default: as many as --share needs; of a definition without it, 1,000,000.",
-)  # fmt: skip
+)
 @click.option("--share", metavar="SHARE", type=_SHARE, help="Smallest share that matters, such as 0.01.")
 @_values_option("--kind", type=click.Choice(_KINDS), help="Kind of the values. Default: string.")
 @_values_option(
-    "--num-candidates", "num_candidates", type=_COUNT, metavar="M",
+    "--num-candidates",
+    "num_candidates",
+    type=_COUNT,
+    metavar="M",
     help="Number of strings to look for, all taken for present, of categories, or of buckets.",
-)  # fmt: skip
+)
 @_values_option(
     "--category",
     multiple=True,
@@ -67,30 +75,39 @@ _definition_option = section("Definition")
     help="Name of a category, or of an item of a set; repeat it. Replaces --num-candidates.",
 )
 @_values_option(
-    "--edges", metavar="E0,E1,...",
+    "--edges",
+    metavar="E0,E1,...",
     help="Edges of the buckets of an ordinal metric, such as 0,10,20,50. Replaces --num-candidates.",
-)  # fmt: skip
+)
 @_values_option(
-    "--estimate", type=click.Choice([*map(str, Estimand)]),
+    "--estimate",
+    type=click.Choice([*map(str, Estimand)]),
     help="Purpose of an ordinal metric; mean: one bit, and --edges has its smallest and largest number. Default: distribution.",
-)  # fmt: skip
+)
 @_values_option(
     "--longest", type=_COUNT, metavar="L", help="Find strings of up to L symbols without a list (discover)."
 )
 @_values_option("--alphabet", metavar="CHARACTERS", help="Characters of the strings of --longest. Default: bytes.")
 @_periods_option("--periods", type=_COUNT, metavar="N", help="Number of periods that are decoded together. Default: 1.")
 @_periods_option(
-    "--values-per-client", "values", type=_COUNT, metavar="V",
+    "--values-per-client",
+    "values",
+    type=_COUNT,
+    metavar="V",
     help='Distinct values of a client, "no value" among them. Default: 1. With --longitudinal-periods, --hold is chosen.',
-)  # fmt: skip
+)
 @_periods_option(
-    "--hold", type=_COUNT, metavar="PERIODS",
+    "--hold",
+    type=_COUNT,
+    metavar="PERIODS",
     help="Length of an epoch, in which a client keeps its value. Each epoch costs epsilon.",
-)  # fmt: skip
+)
 @_periods_option(
-    "--longitudinal-periods", type=_COUNT, metavar="N",
+    "--longitudinal-periods",
+    type=_COUNT,
+    metavar="N",
     help="Number of periods whose epochs --longitudinal bounds, with --hold or several --values-per-client. Default: that of --periods.",
-)  # fmt: skip
+)
 @_periods_option(
     "--lifetime-epsilon",
     metavar="EPSILON",
@@ -105,9 +122,11 @@ _definition_option = section("Definition")
 )
 @_report_option("--retained", is_flag=True, default=None, help="Decode retained reports instead of their counts.")
 @_report_option(
-    "--bits", type=click.IntRange(MIN_STRING_BITS, MAX_BITS), metavar="K",
+    "--bits",
+    type=click.IntRange(MIN_STRING_BITS, MAX_BITS),
+    metavar="K",
     help="Largest number of bits of a report of strings. Default: 256; with --longest, 1024.",
-)  # fmt: skip
+)
 @_report_option(
     "--reporting-period", "period", type=click.Choice([*map(str, PeriodKind)]), help="Length of a period. Default: day."
 )
@@ -162,7 +181,7 @@ def command(
         with _errors_in_options():
             found = _describe(compare, definitions, metric, given)
         if as_json:
-            print_json([each.to_dict() for each in found])
+            print_json([description.to_dict() for description in found])
         else:
             stdout.print(DescriptionTables(found, explain=explain))
         _write_page(html_path, found)
@@ -194,7 +213,7 @@ def _errors_in_options() -> Iterator[None]:
         text = re.sub(r"^\w+", r"`\g<0>`", str(problem))  # its rule begins with the field
     else:
         return
-    options = {each.name: each.opts[0] for each in click.get_current_context().command.params}
+    options = {parameter.name: parameter.opts[0] for parameter in click.get_current_context().command.params}
 
     def spelled(found: re.Match[str]) -> str:
         field, value = found.groups()
@@ -228,10 +247,10 @@ def _describe(
     found = []
     for path in compare or (definitions,):
         if path is not None:
-            for name, each in definitions_with(path, [metric] if metric else []).items():
+            for name, planned in definitions_with(path, [metric] if metric else []).items():
                 if metric in (None, name):
                     label = f"{name}, {path}" if compare else name
-                    found.append(replace(describe(each, **about), label=label))
+                    found.append(replace(describe(planned, **about), label=label))
     return found
 
 

@@ -117,13 +117,13 @@ def _finish(results: Sequence[PeriodResult], site: Path, *, as_json: bool) -> No
 
     from hubbub_decoder.publishing.site import PeriodStatus
 
-    counts: dict[str, Any] = {status: sum(each.status is status for each in results) for status in PeriodStatus}
+    counts: dict[str, Any] = {status: sum(period.status is status for period in results) for status in PeriodStatus}
     if as_json:
-        print_json({"site": str(site), "counts": counts, "periods": [asdict(each) for each in results]})
+        print_json({"site": str(site), "counts": counts, "periods": [asdict(period) for period in results]})
     else:
-        for each in results:
-            if each.reason:
-                click.echo(f"{each.status}: {each.name}: {each.reason}", err=True)
+        for period in results:
+            if period.reason:
+                click.echo(f"{period.status}: {period.name}: {period.reason}", err=True)
         click.echo(", ".join(f"{number:,} {status}" for status, number in counts.items() if number) + f" in {site}")
     if counts[PeriodStatus.FAILED]:
         raise SystemExit(1)

@@ -43,9 +43,11 @@ class Share(click.ParamType[float]):
 
 
 candidates_option = click.option(
-    "--candidates", "candidates_path", type=PATH,
+    "--candidates",
+    "candidates_path",
+    type=PATH,
     help="Strings to look for: one per line, or a .csv with a column `candidate`; - reads stdin. Required for string metrics.",
-)  # fmt: skip
+)
 
 
 statistics_option = section("Intervals and tests")
@@ -61,25 +63,35 @@ candidates_directory_option = click.option(
 def interval_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """--confidence and --target."""
     target = statistics_option(
-        "--target", default="reporters", show_default=True, type=click.Choice(["reporters", "population"]),
+        "--target",
+        default="reporters",
+        show_default=True,
+        type=click.Choice(["reporters", "population"]),
         help="Results for the reporters, or for the population of which they are a random sample (wider intervals).",
-    )  # fmt: skip
+    )
     return confidence_option("intervals")(target(function))
 
 
 def confidence_option(of: str, default: float = 0.95) -> Decorator:
     """--confidence; `of` names what has the level."""
     return statistics_option(
-        "--confidence", default=default, show_default=True, metavar="LEVEL", type=_BETWEEN_0_AND_1,
+        "--confidence",
+        default=default,
+        show_default=True,
+        metavar="LEVEL",
+        type=_BETWEEN_0_AND_1,
         help=f"Confidence level of the {of}.",
-    )  # fmt: skip
+    )
 
 
 def seed_option(use: str) -> Decorator:
     """--seed; `use` says what is drawn from it."""
     return click.option(
-        "--seed", metavar="N", type=click.IntRange(min=0), help=f"Seed for a reproducible result: {use}. Default: random."
-    )  # fmt: skip
+        "--seed",
+        metavar="N",
+        type=click.IntRange(min=0),
+        help=f"Seed for a reproducible result: {use}. Default: random.",
+    )
 
 
 def plot_option(drawn: str) -> Decorator:
@@ -90,9 +102,13 @@ def plot_option(drawn: str) -> Decorator:
 def fdr_option(found: str) -> Decorator:
     """--fdr; `found` names the results that are tested."""
     return statistics_option(
-        "--fdr", default=0.05, show_default=True, metavar="RATE", type=_BETWEEN_0_AND_1,
+        "--fdr",
+        default=0.05,
+        show_default=True,
+        metavar="RATE",
+        type=_BETWEEN_0_AND_1,
         help=f"False discovery rate: the expected share of false positives among the detected {found}.",
-    )  # fmt: skip
+    )
 
 
 def independent_clients_option(otherwise: str) -> Decorator:
@@ -111,9 +127,7 @@ def everything_option(shown: str) -> Decorator:
 
 def top_option(shown: str) -> Decorator:
     """--top; `shown` names the rows, in their order."""
-    return _output_option(
-        "--top", metavar="N", type=click.IntRange(min=1), help=f"Show at most N rows: {shown}."
-    )  # fmt: skip
+    return _output_option("--top", metavar="N", type=click.IntRange(min=1), help=f"Show at most N rows: {shown}.")
 
 
 def output_options(saved: str, suffixes: str, plot: str | None = None) -> Decorator:

@@ -33,9 +33,11 @@ if TYPE_CHECKING:
     help="Distribution of the values v1, v2, ... (or of the metric's categories).",
 )
 @click.option(
-    "--values", metavar="N", type=click.IntRange(min=1),
+    "--values",
+    metavar="N",
+    type=click.IntRange(min=1),
     help="Number of different values of the distribution, for a string metric only. Default: 100.",
-)  # fmt: skip
+)
 @click.option(
     "--population",
     "population_path",
@@ -50,9 +52,11 @@ if TYPE_CHECKING:
     help="Number of additional clients without a value.",
 )
 @click.option(
-    "--periods", metavar="N", type=click.IntRange(min=1),
+    "--periods",
+    metavar="N",
+    type=click.IntRange(min=1),
     help="Number of periods in which each client reports its value. Default: one report of each client, without a date.",
-)  # fmt: skip
+)
 @seed_option("the values, clients and noise are drawn from it")
 @click.option(
     "--content",

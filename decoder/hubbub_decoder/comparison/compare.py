@@ -111,7 +111,9 @@ def compare_decodings(
             raise SummaryError(
                 f"{metric.name}: no cohort has reports in both a and b, so nothing can be compared. Compare larger samples."
             )
-        before, after = (Sample(each, _expected(d, candidates)) for each, d in zip(evidence, decodings, strict=True))
+        before, after = (
+            Sample(source, _expected(d, candidates)) for source, d in zip(evidence, decodings, strict=True)
+        )
         fit = fit_changes(before, after, candidates, known)
         changes, found, totals = _string_changes(fit, candidates, decodings), fit.overlap, _totals(fit, decodings)
     else:
@@ -175,7 +177,7 @@ def _check_pair(a: BitCounts, b: BitCounts, overlap: float | None, same_clients:
         )
     common = sorted({*a.periods} & {*b.periods})
     if a.metric.digest != b.metric.digest:
-        if common and None in {each.metric.group and each.metric.group.value for each in (a, b)}:
+        if common and None in {sample.metric.group and sample.metric.group.value for sample in (a, b)}:
             raise SummaryError(
                 f"{a.metric.name}: one of a and b has the reports of all groups, so those of the other count in both. Compare two values."
             )
@@ -254,14 +256,14 @@ def _category_rows(
     metric: Metric = first.metric
     names = [name for name in metric.kind.labels or metric.kind.named_values if name in decodings[0]]
     pair = [
-        Sample(evidence, np.array([each[name].share for name in names]))
-        for evidence, each in zip((first, second), decodings, strict=True)
+        Sample(evidence, np.array([decoding[name].share for name in names]))
+        for evidence, decoding in zip((first, second), decodings, strict=True)
     ]
     if metric.kind.has_exclusive_values:
         d, variances = category_changes(pair[0], pair[1], names, overlap, decodings[0].target)
     else:  # items of sets: what the same clients repeat is not taken off, which is conservative
         d = pair[1].expected - pair[0].expected
-        variances = np.array([sum(each[name].std_error ** 2 for each in decodings) for name in names])
+        variances = np.array([sum(decoding[name].std_error ** 2 for decoding in decodings) for name in names])
     errors = np.sqrt(variances)
     p = np.minimum(1, 2 * _tail(None, np.abs(d), errors))
     reach = float(norm.isf((1 - decodings[0].confidence) / 2)) * errors
@@ -281,7 +283,7 @@ def category_changes(
     before, after : with the expected shares (a,) of the selected categories
     """
     evidence, params = (before.evidence, after.evidence), before.evidence.params
-    fits = [fit_categories(each, selected) for each in evidence]
+    fits = [fit_categories(sample, selected) for sample in evidence]
     variances = fits[0].reporter_variances + fits[1].reporter_variances
     if target == "population":
         variances = variances + sampling_variance(before, after, overlap.low)
@@ -289,7 +291,7 @@ def category_changes(
     pairs = CommonReports.from_periods(evidence[0].metric, evidence[0].periods, evidence[1].periods).per_response
     # A client that moved to or from the category has another response.
     permanent = params.mechanism.noise_variances(np.minimum(*x))[1]
-    clients = min(each.num_clients for each in evidence)
+    clients = min(sample.num_clients for sample in evidence)
     reports = evidence[0].num_reports * evidence[1].num_reports
     common = 2 * clients * pairs * permanent / (reports * (params.mechanism.q_star - params.mechanism.p_star) ** 2)
     return fits[1].shares - fits[0].shares, np.maximum(variances - overlap.low * common, 0)

@@ -172,8 +172,8 @@ def _fit_messages(
     fit = passed(overlap.low)
     filters = RandomFilters.from_params(design.params)
     tests, decreases = (
-        compare_with_random_strings(each, each.estimates, fit.cohorts.positions, filters)
-        for each in (fit, _turned(fit))
+        compare_with_random_strings(changes, changes.estimates, fit.cohorts.positions, filters)
+        for changes in (fit, _turned(fit))
     )
     totals = fit.totals()
     sums, variances = sum_totals(totals.shares, totals.covariance)

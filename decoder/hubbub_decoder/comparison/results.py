@@ -324,7 +324,7 @@ class Comparison(TableResult[Change], Loadable, Result):
 
 def _periods_text(a: Decoding, b: Decoding) -> str:
     """From which periods to which, for a title; "" if they are unknown, or the same."""
-    first, last = ("..".join(dict.fromkeys((*each.periods[:1], *each.periods[-1:]))) for each in (a, b))
+    first, last = ("..".join(dict.fromkeys((*decoding.periods[:1], *decoding.periods[-1:]))) for decoding in (a, b))
     return f", {first} to {last}" if first and last and first != last else ""
 
 

@@ -136,7 +136,7 @@ class Trends(TableResult[Decoding], Loadable, Result):
     def from_dict(cls, values: Mapping[str, Any]) -> Trends:
         decodings = tuple(map(Decoding.from_dict, values["decodings"]))
         pairs = zip(values["comparisons"], pairwise(decodings), strict=True)
-        comparisons = tuple(Comparison._of_decodings(each, *pair) for each, pair in pairs)
+        comparisons = tuple(Comparison._of_decodings(changes, *pair) for changes, pair in pairs)
         return cls._from_values(values, decodings=decodings, comparisons=comparisons)
 
     def _about(self) -> dict[str, Any]:
@@ -171,9 +171,9 @@ class Trends(TableResult[Decoding], Loadable, Result):
             _table(self, names),
             (f"Candidates shown: {len(names):,} of {len(self.candidates):,}. {number}", *last),
             tuple(
-                replace(each, text=f"{label}: {each.text}")
-                for label, one in zip(self.labels, decodings, strict=True)
-                for each in one.warnings
+                replace(warning, text=f"{label}: {warning.text}")
+                for label, decoding in zip(self.labels, decodings, strict=True)
+                for warning in decoding.warnings
             ),
         )
 

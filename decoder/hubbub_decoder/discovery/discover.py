@@ -190,7 +190,9 @@ def discover(
         return Discoveries(None, tuple(_truncated(cut, {})))
     progress("decoding the strings", 1 - 1 / num_stages(discovery))
     decoding = decode_evidence(collect_evidence(counts, chosen), strings, chosen)
-    return Discoveries(decoding, tuple(_truncated(cut, {each.candidate: each for each in decoding.detected})))
+    return Discoveries(
+        decoding, tuple(_truncated(cut, {estimate.candidate: estimate for estimate in decoding.detected}))
+    )
 
 
 def discovery_of(metric: Metric) -> Discovery:

@@ -172,7 +172,7 @@ class Symbols:
     def parse(self, fragment: bytes) -> list[int]:
         """Return the numbers of a fragment's symbols."""
         text, ended = fragment.removesuffix(END), fragment.endswith(END)
-        parts = [bytes([byte]) for byte in text] if self.is_bytes else [each.encode() for each in text.decode()]
+        parts = [bytes([byte]) for byte in text] if self.is_bytes else [symbol.encode() for symbol in text.decode()]
         return [*(self.numbers[part] for part in parts), *[self.end] * ended]
 
     def text(self, code: int, length: int) -> bytes:

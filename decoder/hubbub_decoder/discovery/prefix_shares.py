@@ -249,13 +249,13 @@ def _predict(positions: Positions, shares: Floats, num_bits: int) -> Floats:
     """Sum of the shares at each bit: (m, k)."""
     some: Indices = np.flatnonzero(shares > 0)
     weights = shares[some]
-    return np.array([sum(np.bincount(each[some], weights, num_bits) for each in in_cohort) for in_cohort in positions])
+    return np.array([sum(np.bincount(bits[some], weights, num_bits) for bits in in_cohort) for in_cohort in positions])
 
 
 def _gather(positions: Positions, tables: NDArray[np.complex128]) -> NDArray[np.complex128]:
     """Sum of the entries of tables (m, k) at the bits of each candidate: (M,)."""
     total = np.zeros(positions.shape[2], tables.dtype)
     for table, in_cohort in zip(tables, positions, strict=True):
-        for each in in_cohort:
-            total += table.take(each)
+        for bits in in_cohort:
+            total += table.take(bits)
     return total
