@@ -18,7 +18,7 @@ import hubbub
 import hubbub.privacy
 import hubbub_decoder
 import hubbub_decoder.plots
-from hubbub import Discovery, Group, Limits, Metric, ParameterError, Params, Policy, UnaryResponse
+from hubbub import Discovery, Group, Limits, Metric, ParameterError, Params, Policy, SubsetSelection, UnaryResponse
 from hubbub.summary import BitCounts, Reports
 from hubbub_decoder import Decoding, Overlap, Wishes
 from tests.contracts.test_public_signatures import of_function, public_things
@@ -58,10 +58,6 @@ def one_arm(**options: Any) -> object:
 
 def simulated(**options: Any) -> object:
     return list(hubbub_decoder.simulate_reports(SURVEY, {"true": 5}, np.random.default_rng(1), **options))
-
-
-def metric_of(**options: Any) -> Metric:
-    return Metric.categorical("os", ("linux", "macos"), UnaryResponse(**options))
 
 
 CALLS: dict[str, tuple[Callable[..., object], dict[str, Any]]] = {
@@ -132,12 +128,13 @@ CALLS: dict[str, tuple[Callable[..., object], dict[str, Any]]] = {
     "hubbub.Discovery": (Discovery, {"longest": 8, "step": 2, "first": 2, "held_out": 0.1}),
     "hubbub.Limits": (Limits, {"max_reports": 10, "max_bytes": 1000}),
     "hubbub.Metric": (lambda **options: Metric("survey", SURVEY.kind, **options), {"hold": 1}),
-    "hubbub.Metric.categorical": (metric_of, NOISE),
     "hubbub.Params": (Params, {"num_bits": 32, "num_hashes": 2, "num_cohorts": 4} | NOISE),
     "hubbub.Policy": (
         Policy,
         {"epsilon_report": 1.0, "epsilon_enrollment": 2.0, "epsilon_metric": 3.0, "epsilon_total": 4.0},
     ),
+    "hubbub.SubsetSelection": (SubsetSelection, {"num_values": 4, "num_ones": 1, "prob_q": 0.5, "permanent_q": 0.75}),
+    "hubbub.UnaryResponse": (UnaryResponse, NOISE),
 }  # fmt: skip
 """Public functions and constructors that take numbers, each with valid ones."""
 
