@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -234,11 +235,12 @@ def test_rejects_definitions_that_are_not_text() -> None:
 
 @pytest.mark.parametrize("wrong", ["unary", 0.25, None, {"prob_p": 0.25}])
 def test_what_is_no_mechanism_is_refused(wrong: Any) -> None:
-    for define in (
+    definitions: list[Callable[[], Metric]] = [
         lambda: Metric.boolean("dark", wrong),
         lambda: Metric.categorical("os", ("linux", "macos"), wrong),
         lambda: Metric.ordinal("delay", (0, 10, 20), wrong),
         lambda: Metric.set("plugins", ("vim", "preview"), wrong),
-    ):
+    ]
+    for define in definitions:
         with pytest.raises(ParameterError, match=r"mechanism must be a Mechanism, got .*: pass UnaryResponse\("):
             define()
