@@ -224,7 +224,7 @@ def simultaneous_level(level: float, categories: int, *, independent: bool) -> f
 
 
 def count_law(
-    ones: NDArray[np.int64],
+    ones: NDArray[np.int64] | Floats,
     reports: Floats | int,
     probabilities: tuple[float, float],
     noise: tuple[float, float],

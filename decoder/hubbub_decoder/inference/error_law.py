@@ -38,6 +38,7 @@ from hubbub_decoder.model.distributions import norm
 _MIN_SKEWNESS, _MAX_SKEWNESS = 1e-3, 20.0  # below, a shifted gamma is normal to 1e-4 of its tail at 1e-6
 _SKEWNESS_GRID = np.unique(np.geomspace(_MIN_SKEWNESS, _MAX_SKEWNESS, 200) * np.array([[-1.0], [0.0], [1.0]]))
 _HALVINGS = 50
+_SAME_COUNT = 1e-6  # of a step
 
 
 def skewed_tail(z: Floats, skewness: Floats) -> Floats:
@@ -257,21 +258,54 @@ class ErrorLaw:
         tail = (1 - level) / 2
         known = np.isfinite(self.shares) & np.isfinite(self.variances)
         x, rejected = np.where(known, self.shares, 0), p_values < tail
-        upper, lower = self._quantiles(tail, 1), self._quantiles(tail, -1)
-        factors = self._factors(p_values, retested, tail)
-        reach = np.stack([self.std_errors(np.full_like(x, end)) for end in (0, 0.5, 1)]).max(axis=0) * 2
-        below, above = x - self.steps / 2, x + self.steps / 2
+        upper, factors, below = self._quantiles(tail, 1), self._factors(p_values, retested, tail), x - self.steps / 2
 
         def rejects_from_above(low: Floats) -> Flags:
             return np.asarray(below - low > factors * upper(low))
 
-        def accepts_from_below(high: Floats) -> Flags:
+        lowest = np.where(rejected, 0, below - np.maximum(factors, 1) * upper.largest * self._reach())
+        low = _bisect(rejects_from_above, lowest, np.where(rejected, below, np.minimum(below, 0)))
+        high = self._upper_ends(x + self.steps / 2, tail)
+        return np.where(known, low, np.nan), np.where(known, high, np.nan)
+
+    def detection_limits(self, largest: float, power: float, *, on_grid: bool) -> Floats:
+        """Share x with which an estimate has at most the p-value `largest` with probability `power`, (M,), not clipped.
+
+            x = c + Q(1 - power; x), that of the lower side        c = s(0) q_Z(largest) + step / 2
+
+        Where estimates are on a grid, c is half a step below the least of them that has such a p-value: x is the upper end of the interval
+        of the estimate before it. Over all grids, the mean of this c is the c above.
+
+        on_grid : whether estimates differ from `shares` by whole steps
+        """
+        c = self.thresholds(largest)
+        if on_grid:
+            steps = np.where(self.steps > 0, self.steps, 1)
+            least = self.shares + np.ceil((c - self.shares) / steps - _SAME_COUNT) * steps
+            c = np.where(self.steps > 0, least - self.steps / 2, c)
+        return self._upper_ends(c, 1 - power)
+
+    def thresholds(self, largest: float) -> Floats:
+        """Estimate that has the p-value `largest`, (M,): s(0) q_Z(largest) + half a step."""
+        zero = np.zeros_like(self.shares)
+        return np.asarray(
+            self.std_errors(zero) * quantiles_at_zero(largest, self.skewness(zero), self.null) + self.steps / 2
+        )
+
+    def _upper_ends(self, above: Floats, tail: float) -> Floats:
+        """Largest share x, (M,), with x - above <= Q(tail; x), that of the lower side."""
+        lower = self._quantiles(tail, -1)
+
+        def accepts(high: Floats) -> Flags:
             return np.asarray(high - above <= lower(high))
 
-        lowest = np.where(rejected, 0, below - np.maximum(factors, 1) * upper.largest * reach)
-        low = _bisect(rejects_from_above, lowest, np.where(rejected, below, np.minimum(below, 0)))
-        high = _bisect(accepts_from_below, above, above + lower.largest * reach)
-        return np.where(known, low, np.nan), np.where(known, high, np.nan)
+        return _bisect(accepts, above, above + lower.largest * self._reach())
+
+    def _reach(self) -> Floats:
+        """Distance, (M,), in units of a quantile, within which an end of an interval is: two of the largest standard errors."""
+        return np.asarray(
+            np.stack([self.std_errors(np.full_like(self.shares, x)) for x in (0, 0.5, 1)]).max(axis=0) * 2
+        )
 
     def _quantiles(self, probability: float, sign: int) -> _Quantiles:
         """Q(p; x) of the upper (sign 1) or lower (sign -1) side."""

@@ -1,4 +1,4 @@
-"""Standard errors by target, confidence intervals, and the smallest share that would be detected.
+"""Standard errors by target, confidence intervals, and the reports that a detection needs.
 
 Symbols: x a share, s its standard error, N reports, M tests. docs/explanation/mathematics.md, sections 5, 7 and 10.
 """
@@ -10,11 +10,21 @@ import math
 import numpy as np
 
 from hubbub_decoder.array_types import Floats
-from hubbub_decoder.inference.error_law import quantiles_at_zero
-from hubbub_decoder.inference.null_distribution import NullDistribution
 from hubbub_decoder.model.distributions import norm
 
 DETECTION_POWER = 0.9
+"""Probability with which a share of the detection limit is detected."""
+
+
+def detection_level(num_tests: float, fdr: float, confidence: float) -> float:
+    """Largest p-value of a candidate that is detected even as the only one of M tests: fdr / M, at most (1 - confidence) / 2.
+
+    fdr / M is the first step of Benjamini and Hochberg's procedure, which is Bonferroni's.
+
+    >>> [round(detection_level(tests, fdr=0.05, confidence=0.95), 6) for tests in (1, 100)]
+    [0.025, 0.0005]
+    """
+    return min(fdr / max(num_tests, 1), (1 - confidence) / 2)
 
 
 def reporter_variance(variance: Floats, shares: Floats, num_clients: float) -> Floats:
@@ -65,22 +75,6 @@ def selection_adjusted_level(fdr: float, detected: int, tests: int) -> float:
     0.995
     """
     return 1 - fdr * detected / tests
-
-
-def detection_limit(
-    null_std_error: float, num_tests: int, fdr: float, null: NullDistribution | None = None, skewness: float = 0.0
-) -> float:
-    """Smallest share that is detected with probability 0.9, even if it is the only one.
-
-        x = (z(1 - fdr / M) + z(.9)) s        z : normal quantiles; the first is that of the law of the error (`error_law.py`)
-
-    fdr / M is the first step of Benjamini and Hochberg's procedure, which is Bonferroni's.
-
-    >>> round(detection_limit(0.001, num_tests=100, fdr=0.05), 5)
-    0.00457
-    """
-    threshold = float(quantiles_at_zero(fdr / num_tests, np.array(skewness), null))
-    return float((threshold + norm.ppf(DETECTION_POWER)) * null_std_error)
 
 
 def unlisted_std_error(unlisted_variance: float, num_cohorts: int, dimensions: int) -> float:

@@ -18,10 +18,16 @@ from hubbub_decoder.estimators.items import fit_items
 from hubbub_decoder.estimators.ordinal import estimate_mean, fit_buckets
 from hubbub_decoder.inference.error_law import ErrorLaw, Sampling
 from hubbub_decoder.inference.influence import ReportInfluence
-from hubbub_decoder.inference.intervals import detection_limit, normal_interval, selection_adjusted_level
+from hubbub_decoder.inference.intervals import (
+    DETECTION_POWER,
+    detection_level,
+    normal_interval,
+    selection_adjusted_level,
+)
 from hubbub_decoder.inference.multiple_testing import CandidateTests, largest_p_values, q_values
 from hubbub_decoder.inference.shrinkage import posterior_shares
 from hubbub_decoder.model.evidence import Evidence
+from hubbub_decoder.model.repetition import ONCE
 from hubbub_decoder.options import Options, Target
 from hubbub_decoder.results.decoding import Decoding
 from hubbub_decoder.results.estimates import Estimate, ShareEstimate
@@ -267,17 +273,17 @@ class Detections:
 
     @classmethod
     def of(
-        cls, fit: FitResult, law: ErrorLaw, strata: Indices | None, options: Options, num_forged: float
+        cls, fit: FitResult, law: ErrorLaw, strata: Indices | None, evidence: Evidence, options: Options
     ) -> Detections:
-        """Test all candidates; num_forged : number of reports that may be forged."""
+        """Test all candidates."""
         tested, fitted = ~np.isnan(fit.tests.p_values), ~np.isnan(fit.shares)
         intervals = _received_intervals(fit, law)
-        if num_forged:
-            intervals = _honest_intervals(fit, intervals, num_forged)
+        if options.fabricated:
+            intervals = _honest_intervals(fit, intervals, options.fabricated * evidence.num_all_reports)
         p, q = intervals.p_values, np.ones(len(tested))
         q[tested] = q_values(p[tested], options.fdr, None if strata is None else strata[tested])
         moved = (fit.shares - intervals.lower.shares)[tested & fitted]
-        limit = _detection_limit(fit, law, options.fdr) + (float(np.median(moved)) if moved.size else 0.0)
+        limit = _detection_limit(fit, law, evidence, options) + (float(np.median(moved)) if moved.size else 0.0)
         detected = (q <= options.fdr) & (p < (1 - options.confidence) / 2) & fitted
         return cls(intervals, *intervals(options.confidence), q, tested, detected, limit)
 
@@ -328,12 +334,16 @@ def _honest_intervals(fit: FitResult, received: CandidateIntervals, num_forged: 
     )
 
 
-def _detection_limit(fit: FitResult, law: ErrorLaw, fdr: float) -> float:
-    """Detection limit of a candidate of typical skewness."""
+def _detection_limit(fit: FitResult, law: ErrorLaw, evidence: Evidence, options: Options) -> float:
+    """Median of the shares with which the candidates are detected with probability .9; infinite if nothing is known about any.
+
+    Where clients repeat their noise, the possible estimates are closer to each other than the steps of the law.
+    """
     tested = ~np.isnan(fit.tests.p_values)
-    skewness = law.skewness(np.zeros_like(fit.shares))[tested & ~np.isnan(fit.shares)]
-    typical = float(np.median(skewness)) if skewness.size else 0.0
-    return detection_limit(fit.null_error, max(1, int(tested.sum())), fdr, fit.tests.null_distribution, typical)
+    known = np.flatnonzero(tested & np.isfinite(law.shares) & np.isfinite(law.variances))
+    level = detection_level(int(tested.sum()), options.fdr, options.confidence)
+    limits = law.take(known).detection_limits(level, DETECTION_POWER, on_grid=evidence.repetition == ONCE)
+    return float(np.median(limits)) if limits.size else math.inf
 
 
 def _tested_decoding(
@@ -345,7 +355,7 @@ def _tested_decoding(
     strata: Indices | None = None,
 ) -> Decoding:
     """Decoding of all groups of candidates, with tests, and their intervals at other levels."""
-    tests = Detections.of(fit, law, strata, options, options.fabricated * evidence.num_all_reports)
+    tests = Detections.of(fit, law, strata, evidence, options)
     adjusted_low, adjusted_high = tests.adjusted_intervals(options.confidence)
     std_errors = law.std_errors(fit.shares)
     columns = {

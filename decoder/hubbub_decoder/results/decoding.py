@@ -19,7 +19,7 @@ from hubbub_decoder.array_types import Floats
 from hubbub_decoder.data.candidates import distinct_candidates
 from hubbub_decoder.errors import OutputError
 from hubbub_decoder.inference.goodness_of_fit import FitTest
-from hubbub_decoder.inference.intervals import reports_to_detect
+from hubbub_decoder.inference.intervals import detection_level, reports_to_detect
 from hubbub_decoder.options import Target
 from hubbub_decoder.result import Result
 from hubbub_decoder.results.diagnosis import Diagnosis, Residuals
@@ -164,8 +164,7 @@ class Decoding(TableResult[Estimate], Loadable, Result):
     @property
     def is_ambiguous(self) -> bool:
         """Whether a detected candidate may as well be another string with the same bits: a random string has them too often."""
-        level = min(self.fdr / max(1, len(self.estimates)), (1 - self.confidence) / 2)
-        return self.collision_probability > level
+        return self.collision_probability > detection_level(len(self.estimates), self.fdr, self.confidence)
 
     def in_order(self, estimates: Iterable[Estimate]) -> tuple[Estimate, ...]:
         """Return estimates in the order of tables and plots.

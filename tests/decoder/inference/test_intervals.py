@@ -12,7 +12,7 @@ from hypothesis.extra.numpy import arrays
 from scipy.stats import false_discovery_control, norm
 
 from hubbub_decoder.array_types import Floats, Indices
-from hubbub_decoder.inference.intervals import detection_limit, reporter_variance, selection_adjusted_level
+from hubbub_decoder.inference.intervals import reporter_variance, selection_adjusted_level
 from hubbub_decoder.inference.multiple_testing import q_values, recheck_likely_candidates
 
 
@@ -83,8 +83,3 @@ def test_selection_adjusted_level_grows_with_fewer_detected() -> None:
 def test_reporter_variance_excludes_sampling() -> None:
     assert reporter_variance(np.array([0.25 / 100]), np.array([0.5]), 100).tolist() == [0]
     assert reporter_variance(np.array([0.25]), np.array([-0.1]), 100).tolist() == [0.25]
-
-
-def test_detection_limit_passes_bonferroni_with_probability_90_percent() -> None:
-    x = detection_limit(0.002, 500, 0.05)
-    assert norm.sf(norm.isf(0.05 / 500) - x / 0.002) == pytest.approx(0.9)

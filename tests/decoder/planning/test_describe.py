@@ -246,9 +246,10 @@ def test_command_names_the_remedy(definitions: list[Path], arguments: tuple[obje
 
 
 def test_forged_reports_of_one_bit_by_hand() -> None:
-    """1,000 reports, p* = 1/4, q* = 3/4: s(0) = .0274, so a share of .0450 is distinguished from 0, and a forged report stands for 1.5."""
+    """1,000 reports, p* = 1/4, q* = 3/4: s(0) = .0274, skewness .0365, so a share of .0552 is distinguished from 0 at .025, and a forged report stands for 1.5."""
     coin = Metric.boolean("coin", UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0))
-    cut = 1.6449 * math.sqrt(3 / 16 / 1000) / 0.5
+    quantile, half_a_count = 1.96 + (1.96**2 - 1) * 0.0365 / 6, 0.001
+    cut = quantile * math.sqrt(3 / 16 / 1000) / 0.5 + half_a_count
     assert describe(coin, num_reports=1000).accuracy.forged_reports() == math.ceil(1000 * cut / (1.5 - cut))
     tools = Metric.set("tools", ("a", "b", "c", "d"), UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0))
     assert describe(tools, num_reports=4000).accuracy.forged_reports() < 1000 * 0.2

@@ -28,7 +28,9 @@ from hubbub_decoder.array_types import Floats
 from hubbub_decoder.discovery.discover import DEFAULT_BEAM
 from hubbub_decoder.discovery.power import GroupNoise, detection_limit
 from hubbub_decoder.estimators.message_passing import too_crowded
-from hubbub_decoder.inference.intervals import DETECTION_POWER
+from hubbub_decoder.estimators.categories import count_law
+from hubbub_decoder.inference.error_law import ErrorLaw, Sampling
+from hubbub_decoder.inference.intervals import DETECTION_POWER, detection_level
 from hubbub_decoder.model.distributions import binom, norm
 from hubbub_decoder.model.repetition import Repetition
 from hubbub_decoder.planning.law.chain import Chain
@@ -36,6 +38,7 @@ from hubbub_decoder.planning.law.collisions import Shares, uneven_load_variance,
 from hubbub_decoder.planning.law.likelihood import LikelihoodLaw
 
 FDR = 0.05
+CONFIDENCE = 0.95
 _NUMBERS_PER_CANDIDATE = 20  # `use_fixed_effects`
 _MIN_COHORTS_FOR_RANDOM_EFFECTS = 3
 _MAX_LIMIT_STEPS = 60
@@ -109,6 +112,7 @@ class Accuracy(ABC):
 
             x = z(.05 / M) s(0) + z(.9) s(x)
 
+        Of shares with a bit of their own it is the limit of a decoding: quantiles are those of the count's law, and half a count is added.
         For categories, which are not tested, it is the smallest share that is distinguished from 0.
         """
         threshold = self._threshold()
@@ -134,7 +138,12 @@ class Accuracy(ABC):
 
     def _threshold(self) -> float:
         """Estimate from which a candidate is detected, c."""
-        return float(norm.isf(FDR / self.shares.count)) * self.std_error(0.0)
+        return float(norm.isf(self._level)) * self.std_error(0.0)
+
+    @property
+    def _level(self) -> float:
+        """Largest p-value of a detected candidate."""
+        return detection_level(self.shares.count, FDR, CONFIDENCE)
 
     def _reports_of_a_share(self) -> float:
         """Reports of the period behind the estimate of one share."""
@@ -178,6 +187,25 @@ class BitAccuracy(Accuracy):
     def variance(self, share: Floats | float) -> Floats:
         return np.asarray(self.chain.noise(share, self.repetition) / (self.clients * self.repetition.per_client))
 
+    def detection_limit(self) -> float:
+        (limit,) = self._error_law.detection_limits(self._level, DETECTION_POWER, on_grid=False).tolist()
+        return limit if limit <= 1 else math.inf
+
+    def _threshold(self) -> float:
+        return float(self._error_law.thresholds(self._level)[0])
+
+    @property
+    def _error_law(self) -> ErrorLaw:
+        """Law of the decoder's estimate, (1,), of a value that nobody has."""
+        return self._law_of_count(self.clients, Sampling())
+
+    def _law_of_count(self, clients: float, sampling: Sampling) -> ErrorLaw:
+        """Law of a bit that so many clients report, who are such a sample."""
+        p, q = float(self.chain.p_star), float(self.chain.q_star)
+        absent, present = (float(self.chain.noise(share, self.repetition)) * (q - p) ** 2 for share in (0.0, 1.0))
+        reports = clients * self.repetition.per_client
+        return count_law(np.array([p * reports]), reports, (p, q), (absent, present), sampling)
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ItemAccuracy(BitAccuracy):
@@ -191,9 +219,22 @@ class ItemAccuracy(BitAccuracy):
     items: int
 
     def variance(self, share: Floats | float) -> Floats:
-        x, inverse = np.asarray(share, float), _mean_inverse(self.clients, self.items)
-        drawn = (inverse - 1 / self.clients) / max(1 - 1 / self.clients, 1 / 2)
-        return np.asarray(inverse * self.clients * super().variance(x) + x * (1 - x) * drawn)
+        x = np.asarray(share, float)
+        return np.asarray(self.clients / self._asked * super().variance(x) + x * (1 - x) * self._sampling.variance)
+
+    @property
+    def _error_law(self) -> ErrorLaw:
+        return self._law_of_count(self._asked, self._sampling)
+
+    @property
+    def _asked(self) -> float:
+        """Clients that answer for an item, 1 / E[1 / n]."""
+        return 1 / _mean_inverse(self.clients, self.items)
+
+    @property
+    def _sampling(self) -> Sampling:
+        """Choice of the clients that answer for an item."""
+        return Sampling.of_clients(self._asked, self.clients)
 
     def detection_limit(self) -> float:
         return super().detection_limit() if self._unanswered <= 1 - DETECTION_POWER else math.inf
