@@ -32,6 +32,7 @@ from hubbub_decoder.kinds.operations import Candidates, KindOperations, Position
 from hubbub_decoder.model.design_matrix import DesignMatrix, design_matrix
 from hubbub_decoder.model.evidence import Evidence
 from hubbub_decoder.model.pattern_likelihood import count_filters, supports_pattern_likelihood
+from hubbub_decoder.model.random_string import same_bits_probability
 from hubbub_decoder.model.vectorized_hashing import bit_positions, discovery_positions
 from hubbub_decoder.options import Options, Progress, StringOptions
 from hubbub_decoder.results import warnings
@@ -212,7 +213,7 @@ def _with_collisions(decoding: Decoding, tested: Evidence) -> Decoding:
 
     tested : evidence of the cohorts that the tests use
     """
-    probability = float(math.comb(tested.params.num_bits, tested.params.num_hashes)) ** -tested.num_used
+    probability = same_bits_probability(tested.params.num_bits, tested.params.num_hashes, tested.num_used)
     decoding = replace(decoding, collision_probability=probability)
     return replace(decoding, detection_limit=math.inf) if decoding.is_ambiguous else decoding
 

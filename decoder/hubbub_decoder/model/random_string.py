@@ -125,6 +125,15 @@ def distinct_bit_probabilities(params: Params) -> list[float]:
     return distinct
 
 
+def same_bits_probability(num_bits: int, num_hashes: int, cohorts: int) -> float:
+    """Probability C(k, h)**-m that a random string has a given string's bits in each of m cohorts.
+
+    >>> same_bits_probability(16, 1, 2)
+    0.00390625
+    """
+    return float(math.comb(num_bits, num_hashes)) ** -cohorts
+
+
 def draw_bit_positions(params: Params, size: int, rng: np.random.RandomState) -> Indices:
     """Draw the bits of random strings: (size, h) positions, each bit once; k fills the place of a repeated bit."""
     k, h = params.num_bits, params.num_hashes

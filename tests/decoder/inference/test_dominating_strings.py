@@ -11,7 +11,7 @@ import pytest
 
 from hubbub import Metric, Params
 from hubbub.summary import BitCounts
-from hubbub_decoder import Decoding, decode
+from hubbub_decoder import Decoding, decode, describe
 from hubbub_decoder.model.vectorized_hashing import bit_positions
 from hubbub_decoder.results.decoding import summary_lines
 
@@ -67,6 +67,9 @@ def test_detection_limit_says_that_a_random_string_has_the_same_bits() -> None:
         decoding = decode_expected(16, 1, cohorts, 0.8, 10**6, candidates)
         assert decoding.collision_probability == 16.0**-cohorts
         assert (decoding.detection_limit < 1) is known
+        planned = describe(decoding.metric, num_reports=10**6, num_candidates=candidates)
+        assert (planned.detection_limit < 1) is known
+        assert ("no detection limit" in " ".join(planned.accuracy.notes())) is not known
         document = json.loads(json.dumps(decoding.to_dict()))
         assert (document["detection_limit"] == "inf") is not known
         text = " ".join(summary_lines(decoding))

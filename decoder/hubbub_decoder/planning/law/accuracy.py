@@ -32,6 +32,7 @@ from hubbub_decoder.estimators.categories import count_law
 from hubbub_decoder.inference.error_law import ErrorLaw, Sampling
 from hubbub_decoder.inference.intervals import DETECTION_POWER, detection_level
 from hubbub_decoder.model.distributions import binom, norm
+from hubbub_decoder.model.random_string import same_bits_probability
 from hubbub_decoder.model.repetition import Repetition
 from hubbub_decoder.planning.law.chain import Chain
 from hubbub_decoder.planning.law.collisions import Shares, uneven_load_variance, unknown_squares
@@ -343,6 +344,27 @@ class StringAccuracy(Accuracy):
 
     def _forged_share(self) -> float:
         return 1 / abs(float(self.chain.q_star - self.chain.p_star))
+
+    def detection_limit(self) -> float:
+        return math.inf if self.is_ambiguous else super().detection_limit()
+
+    @property
+    def is_ambiguous(self) -> bool:
+        """Whether a random string has a candidate's bits in all cohorts too often for a detection to mean that the candidate was reported."""
+        return self._same_bits > self._level
+
+    @property
+    def _same_bits(self) -> float:
+        k, h, m = self.size
+        return same_bits_probability(k, h, m)
+
+    def notes(self) -> Iterator[str]:
+        """Yield why there is no detection limit, where strings collide."""
+        if self.is_ambiguous:
+            yield (
+                f"There is no detection limit, because a random string has the bits of a given candidate in all cohorts with probability {self._same_bits:.2g}. "
+                "Use more cohorts (num_cohorts), or look for fewer candidates."
+            )
 
     def variance(self, share: Floats | float) -> Floats:
         return self._variance(np.asarray(share, float), self.unknown)
