@@ -123,12 +123,15 @@ def main() -> None:
     """Run the tasks and print the tables."""
     benchmark = Benchmark(__doc__, tasks=320, jobs=2)
     benchmark.add("--kind", choices=KINDS, help="only tasks of this kind of counts")
-    benchmark.add("--save", type=Path, help="write one JSON object a task to this file")
+    benchmark.add("--save", type=Path, help="add one JSON object a task to this file, as soon as it is done")
     options = benchmark.start()
     indices = [index for index in benchmark.indices if options.kind in (None, KINDS[index % len(KINDS)])]
-    outcomes = list(benchmark.map(run_task, indices))
-    if options.save:
-        options.save.write_text("".join(json.dumps(asdict(outcome)) + "\n" for outcome in outcomes))
+    outcomes = []
+    for outcome in benchmark.map(run_task, indices):
+        outcomes.append(outcome)
+        if options.save:
+            with options.save.open("a") as file:
+                file.write(json.dumps(asdict(outcome)) + "\n")
     judged = [(outcome.task.kind, alarm) for outcome in outcomes for alarm in outcome.alarms]
     benchmark.table("random-tasks").add_all(strata_rows(outcomes))
     benchmark.table("random-tasks-strong").add_all(strong_rows(outcomes))
