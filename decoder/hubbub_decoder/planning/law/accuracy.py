@@ -27,8 +27,8 @@ from hubbub.metrics.discovery import Discovery
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.discovery.discover import DEFAULT_BEAM
 from hubbub_decoder.discovery.power import GroupNoise, detection_limit
-from hubbub_decoder.estimators.message_passing import too_crowded
 from hubbub_decoder.estimators.categories import count_law
+from hubbub_decoder.estimators.message_passing import too_crowded
 from hubbub_decoder.inference.error_law import ErrorLaw, Sampling
 from hubbub_decoder.inference.intervals import DETECTION_POWER, detection_level
 from hubbub_decoder.model.distributions import binom, norm
