@@ -87,8 +87,8 @@ def test_intervals_miss_on_each_side_with_the_tail_probability(
 ) -> None:
     """At most .025 on either side, and .028 for an item with a single report, for which a shifted gamma is a rough law.
 
-    With the standard deviation s of the count, mean widths in counts are at most 1.15 (2 z s + 1), and 2.2 (2 z s + 1) where s < 3: Clopper
-    and Pearson's reach 2.0 there. Counts that occur with probability below 1e-9 are left out.
+    With the standard deviation s of the count, mean widths in counts are at most `widest`. Counts that occur with probability below 1e-9 are
+    left out.
     """
     metric = METRICS[kind](epsilon)
     if n == 300 and metric.num_bits * metric.num_cohorts < 10:
@@ -103,8 +103,20 @@ def test_intervals_miss_on_each_side_with_the_tail_probability(
         assert chances[low > truth + 1e-9].sum() <= most, (truth, "low")
         assert chances[high < truth - 1e-9].sum() <= most, (truth, "high")
         width, variance = chances @ (high - low) * n * (q - p), chances @ (counts - chances @ counts) ** 2
-        wide = 1.15 if variance >= 9 else 2.2
-        assert width <= wide * (2 * norm.isf(TAIL) * math.sqrt(variance) + 1), truth
+        assert width <= widest(math.sqrt(variance)), truth
+
+
+def widest(s: float) -> float:
+    """Return the largest width in counts that an interval should have at a share where the count has standard deviation s.
+
+        1 + z s + (z**2 / 2 + z sqrt(s**2 + z**2 / 4))
+
+    Half a count on either side, z s on one side, and on the other the end t = z sqrt(s**2 + t): the variance of a count grows by at most 1
+    with each count of its mean. At a share of 0 or 1 it does so toward the inside alone, so nothing balances it. Where s < 3 the normal
+    quantile is too small, and Clopper and Pearson's intervals have up to 2.0 (1 + 2 z s).
+    """
+    z = float(norm.isf(TAIL))
+    return 1 + z * s + z**2 / 2 + z * math.sqrt(s**2 + z**2 / 4) if s >= 3 else 2.2 * (1 + 2 * z * s)
 
 
 @pytest.mark.parametrize(("epsilon", "n"), [(1.0, 5), (3.0, 8), (5.0, 8)])
