@@ -26,7 +26,9 @@ from hubbub.mechanisms.mechanism import Mechanism
 from hubbub_decoder.array_types import Bits, Flags, Floats, Indices
 
 TOLERANCE = 1.1
-"""What forged reports can move, in bounds: without them the others have other weights, which adds a tenth at most in 552 of 557 attacks."""
+"""What forged reports can move, in bounds: without them the others have other weights, which adds a tenth at most in 552 of 557 attacks.
+
+Attacks of 1.5 standard errors that just leave a number for 300 candidates in bit counts gained up to 1.21 bounds."""
 
 
 @dataclass(frozen=True, eq=False)
