@@ -12,20 +12,18 @@ Seeds derive from the commit's hash (HUBBUB_TEST_SEED repeats a run).
 
 from __future__ import annotations
 
-import argparse
 import math
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from itertools import count
-from pathlib import Path
-from typing import NamedTuple, get_args
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from benchmarks.runs import commit_seed
-from benchmarks.tables import Row, markdown, write_table
+from benchmarks.runner import Benchmark, generator
+from benchmarks.tables import Row
 from hubbub import Metric, Params
 from hubbub.summary import BitCounts, PatternCounts, Reports
 from hubbub_decoder import decode
@@ -33,7 +31,7 @@ from hubbub_decoder.options import Target
 from hubbub_decoder.simulation import simulate
 
 SHARES = (0.0, 0.02, 0.5, 0.9, 0.98, 1.0)
-FORMS = {"bits": BitCounts, "patterns": PatternCounts, "reports": Reports}
+FORMS: dict[str, type[Any]] = {"bits": BitCounts, "patterns": PatternCounts, "reports": Reports}
 REPORTS = 2_000
 _OTHERS = 4
 
@@ -89,25 +87,19 @@ def rows(outcomes: Mapping[Cell, list[Found]]) -> Iterator[Row]:
 
 def main() -> None:
     """Run rounds and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=600, help="processor time")
-    parser.add_argument("--hashes", type=int, default=2)
-    parser.add_argument("--out", type=Path, help="write the table to this folder")
-    options = parser.parse_args()
-    text, seed = commit_seed()
-    print(f"string shares, HUBBUB_TEST_SEED={text}", flush=True)
+    benchmark = Benchmark(__doc__)
+    benchmark.add("--seconds", type=float, default=600, help="processor time")
+    benchmark.add("--hashes", type=int, default=2, help="of each string")
+    options = benchmark.start()
     params = Params(num_bits=16, num_hashes=options.hashes, num_cohorts=16, prob_p=0.25, prob_q=0.75, prob_f=0)
     outcomes = defaultdict[Cell, list[Found]](list)
     with threadpool_limits(1):
         for number in count():
-            for cell, found in run_round(params, np.random.default_rng([seed, number])):
+            for cell, found in run_round(params, generator("string-shares", number)):
                 outcomes[cell].append(found)
             if time.process_time() > options.seconds:
                 break
-    table = [{**row, "commit": text[:12]} for row in rows(outcomes)]
-    print("\n".join(markdown(table)))
-    if options.out:
-        write_table(options.out / "string-shares.csv", table)
+    benchmark.table("string-shares").add_all(rows(outcomes))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom, hypergeom
 
-from hubbub import Metric
+from hubbub import Metric, UnaryResponse
 from hubbub.summary import BitCounts
 from hubbub_decoder import Decoding, decode
 from hubbub_decoder.options import Target
@@ -20,7 +20,7 @@ REPORTS = (20, 50, 300, 5_000, 1_000_000)
 
 def set_of(items: int, epsilon: float) -> Metric:
     """Return a set, each item of which is one bit with symmetric noise."""
-    return Metric.set("s", [f"i{i}" for i in range(items)], **unary(epsilon))
+    return Metric.set("s", [f"i{i}" for i in range(items)], UnaryResponse(**unary(epsilon)))
 
 
 def decode_counts(metric: Metric, reports: int, ones: int, target: Target) -> Decoding:

@@ -225,7 +225,7 @@ def simultaneous_level(level: float, categories: int, *, independent: bool) -> f
 
 def count_law(
     ones: NDArray[np.int64] | Floats,
-    reports: Floats | int,
+    reports: Floats | float,
     probabilities: tuple[float, float],
     noise: tuple[float, float],
     sampling: Sampling = Sampling(),  # noqa: B008  (frozen)

@@ -209,7 +209,7 @@ def test_least_squares_estimates_unlisted_variance(unseen_seed: int) -> None:
     scatters = [
         fit_least_squares(
             Evidence(simulate(Metric.string("x", params), population, rng)), design_matrix(names, params)
-        ).unlisted_variance
+        ).nuisance.unlisted_variance
         for _ in range(20)
     ]
     none = fit_least_squares(
