@@ -92,7 +92,7 @@ def allocate(
 
     All versions of a metric share its `lifetime_epsilon`, the lowest that this subject's client has seen in any of them.
     """
-    units_kept = {account.digest: max_units_spent(account, policy) for account in accounts}
+    units_kept = {account.digest: max_units_spent(account, policy, enrollment) for account in accounts}
     collected = {metric.digest for metric, _ in requested}
     epsilon_left = policy.epsilon_total
     if epsilon_left < math.inf:
@@ -157,8 +157,13 @@ def _forget_values(account: Account, enrollment: int) -> Account:
     )
 
 
-def max_units_spent(account: Account, policy: Policy) -> float:
-    """Return an upper bound of the units spent at the end of the current period, which holds for any recorded values."""
+def max_units_spent(account: Account, policy: Policy, enrollment: int) -> float:
+    """Return an upper bound of the units spent at the end of the current period, which holds for any recorded values.
+
+    enrollment : number of the current one. The drafts of earlier ones are deleted, so no further report or epoch of theirs is charged
+    """
+    if account.enrollment != enrollment and account.unit != "value":
+        return account.units
     periods = account.reports if account.unit == "value" else account.units
     max_units = policy.units(account.epsilon_per_unit, account.spent_before_enrollment)
     bound = min(account.reserved_units, periods + 1, max_units)

@@ -102,8 +102,9 @@ function policyUnits(policy: Policy, price: number, spent: number): number {
   return Math.min(affordable(policy.epsilonMetric, price), spent + affordable(policy.epsilonEnrollment, price));
 }
 
-/** Largest number of units spent at the end of the current period, whatever is recorded. */
-function maxUnitsSpent(account: Account, policy: Policy): number {
+/** Largest number of units spent at the end of the current period, whatever is recorded. The drafts of earlier enrollments are deleted. */
+function maxUnitsSpent(account: Account, policy: Policy, enrollment: number): number {
+  if (account.enrollment !== enrollment && account.unit !== "value") return account.units;
   const periods = account.unit === "value" ? account.reports : account.units;
   const most = policyUnits(policy, account.epsilonPerUnit, account.spentBeforeEnrollment);
   return Math.max(account.units, account.spentBeforeEnrollment, Math.min(account.reservedUnits, periods + 1, most));
@@ -138,7 +139,7 @@ export function newAccount(metric: Metric, firstPeriod: string): Account {
 /** Gives each metric that is collected its share of the total budget, in the order of the definitions; changes the accounts. */
 export function allocate(policy: Policy, accounts: Record<string, Account>, metrics: readonly Metric[], enrollment: number): void {
   const all = Object.values(accounts);
-  const kept = new Map(all.map((account) => [account.digest, maxUnitsSpent(account, policy)]));
+  const kept = new Map(all.map((account) => [account.digest, maxUnitsSpent(account, policy, enrollment)]));
   const spentOf = (account: Account): number => kept.get(account.digest)! * account.epsilonPerUnit || 0;
   let left = policy.epsilonTotal - all.reduce((sum, account) => sum + spentOf(account), 0);
   const collected = new Set(metrics.map((metric) => metric.digest));

@@ -162,10 +162,8 @@ class Upgrade:
             assert account.spent <= policy.epsilon_metric + slack
         for metric in self.metrics:
             assert loss(metric, sent) <= charged[metric.digest] + slack
-            if unit_price(metric).unit == "value":
-                ends = [*self.secrets, len(sent)]
-                for start, end in pairwise([0, *ends]):
-                    assert loss(metric, sent[start:end]) <= len(PEOPLE) * policy.epsilon_enrollment + slack
+            for start, end in pairwise([0, *self.secrets, len(sent)]):
+                assert loss(metric, sent[start:end]) <= len(PEOPLE) * policy.epsilon_enrollment + slack
         for subject in {subject for subject, _ in state.accounts}:
             assert state.spent(subject) <= state.reserved(subject) + slack <= policy.epsilon_total + 2 * slack
             of_name = sum(each.spent for each in state.accounts_of(subject) if each.metric == "quiet")
@@ -293,6 +291,30 @@ def test_processes_with_the_same_definitions_share_one_reservation(unit: str, ri
         assert rows_of(metrics[1], rig.transport.batches) == [
             row_of(workers[0], metrics[1], f"{day}") for day in range(8)
         ]
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_no_secret_reports_more_than_an_enrollment_allows(unit: str, rig: Rig) -> None:
+    """A second secret had room for one unit more, because the draft that was deleted with the first was taken for charged."""
+    metric = version(0, unit)
+    price = price_of(metric)
+    policy = Policy(
+        epsilon_report=999, epsilon_enrollment=3 * price, epsilon_metric=99 * price, epsilon_total=999 * price
+    )
+    client, of_secrets = rig.agreed(metric, policy=policy), list[float]()
+    for days in (1, 9, 4, 9):
+        start = len(rig.transport.batches)
+        for day in range(days):
+            client.record("quiet", f"{day}")
+            rig.clock.move(days=1)
+            deliver(client)
+        client.record("quiet", "a draft")
+        of_secrets.append(loss(metric, rig.transport.batches[start:]) / price)
+        client.set_consent("off")
+        rig.clock.move(days=1)
+        client.set_consent("on")
+    assert max(of_secrets) == pytest.approx(3)
+    assert of_secrets[1] == of_secrets[3] == max(of_secrets)
 
 
 def test_replaced_reports_are_counted_and_logged_once(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
