@@ -30,7 +30,6 @@ from hubbub_aggregator.store.sql_store import SqlStore
 from hubbub_decoder.data.pull import pull_summary
 from hubbub_decoder.planning.definition import toml_lines
 from tests.aggregator.conftest import NOON, TODAY
-from tests.aggregator.segments.test_spark import properties, with_spark  # noqa: F401  (a fixture)
 from tests.support.every_kind import METRICS, NOISE, PARAMS, VERSION
 
 if TYPE_CHECKING:
@@ -282,17 +281,12 @@ def test_pages_have_the_sum_and_a_link_for_each_value(
     assert central.reports == sizes[TODAY]
 
 
-@pytest.mark.parametrize("engine", ["arrow", pytest.param("spark", marks=pytest.mark.slow)])
 def test_segments_are_folded_by_value(
-    engine: str,
     definitions: Definitions,
     make_batch: MakeBatch,
     tmp_path: Path,
-    request: pytest.FixtureRequest,
     unseen_seed: int,
 ) -> None:
-    if engine == "spark":
-        request.getfixturevalue("with_spark")
     metrics = [PAGE, *GROUPED[:2]]
     batches = random_batches(make_batch, metrics, unseen_seed)
     with closing(
@@ -306,12 +300,8 @@ def test_segments_are_folded_by_value(
         str(tmp_path / "segments"),
         "--out-dir",
         str(tmp_path / "out"),
-        "--engine",
-        engine,
         "--json",
     ]
-    if engine == "spark":
-        command += [text for each in properties(tmp_path).items() for text in ("--spark-conf", "=".join(each))]
     ran = CliRunner().invoke(main, command, catch_exceptions=False)
     assert {each["status"] for each in json.loads(ran.stdout)} == {"folded"}
     found: dict[str, BitCounts] = {}
