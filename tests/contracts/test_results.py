@@ -22,6 +22,7 @@ from hubbub_decoder import (
     Comparison,
     Decoding,
     Discoveries,
+    Options,
     OutputError,
     Trends,
     Wishes,
@@ -72,7 +73,7 @@ def results() -> Mapping[str, object]:
     unlisted = decode(simulate(replace(WORDS, name="w"), {"a": 90_000, "b": 60_000}, rng), ["a"])
     parts = [
         *(trends, trends[0], trends.comparisons[0], trends.comparisons[0][0], trends.comparisons[0].overlap),
-        *(joint, joint[0], joint[0].given[0], planned, planned.description, planned.wishes, found, unlisted),
+        *(joint, joint[0], joint[0].given[0], planned, planned.description, planned.wishes, Options(), found, unlisted),
         *(unlisted[0], unlisted.unlisted, unlisted.diagnose(), *unlisted.fit_tests[:1], *unlisted.unlisted_strings[:1]),
         *(*trends[0].warnings[:1], *unlisted.warnings[:1], audit_metric(pair.components[0], trials=4000)),
     ]

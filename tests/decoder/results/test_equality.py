@@ -25,14 +25,14 @@ def dataclasses_in(annotation: Any) -> Iterator[type]:
 
 
 def result_classes() -> list[Any]:
-    """Public result classes and those of their fields that compare by value and have numbers; plans and audits have no undetermined ones."""
+    """Public result classes and those of their fields that compare by value and have numbers; plans, audits and options have no undetermined ones."""
     left: list[Any] = [
         each for name in hubbub_decoder.__all__ for each in dataclasses_in(getattr(hubbub_decoder, name))
     ]
     found: dict[Any, None] = {}
     while left:
         each = left.pop()
-        if each not in found and re.match(r"hubbub_decoder\.(?!planning|audit)", each.__module__):
+        if each not in found and re.match(r"hubbub_decoder\.(?!planning|audit|options)", each.__module__):
             found[each] = None
             left += [part for annotation in get_type_hints(each).values() for part in dataclasses_in(annotation)]
     return [each for each in found if each.__eq__ is not object.__eq__ and float in get_type_hints(each).values()]

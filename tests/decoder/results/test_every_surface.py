@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -68,7 +69,7 @@ def test_publish_every_kind(tmp_path: Path) -> None:
             (candidates / f"{metric.name}.txt").write_text("\n".join(NAMES))
         for day in DAYS[:2]:
             counts = simulate(metric, dict.fromkeys(values_of(metric), 500), np.random.default_rng(3), periods=[day])
-            write_summary(counts, summaries / f"{metric.name} {day}.parquet")
+            write_summary(replace(counts, closed=True), summaries / f"{metric.name} {day}.parquet")
     options = ["--candidates", str(candidates), "--out-dir", str(tmp_path / "site"), "--min-reports", "1"]
     done = CliRunner().invoke(main, ["publish", str(summaries), *options])
     assert (done.exit_code, done.exception) == (0, None), done.output
