@@ -54,8 +54,18 @@ class Release:
 
     @property
     def name(self) -> str:
-        """Path of its page and of its result, without a suffix."""
+        """Path of its page, without a suffix."""
         return f"{self.folder}/{self.period}"
+
+    @property
+    def result(self) -> str:
+        """Path of its kept result. Other counts have another, so a run that does not end changes nothing that is shown."""
+        return f"{self.name}{self.suffix}"
+
+    @property
+    def suffix(self) -> str:
+        """What the path of the result has after the name."""
+        return f".{self.counts[:16]}.json"
 
 
 def short_names(name: str) -> tuple[str, str]:

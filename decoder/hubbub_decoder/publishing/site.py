@@ -126,7 +126,11 @@ def publish(
         withheld = reasons_to_withhold(candidates, terms.min_reports, before.keys())
         results |= {name: PeriodResult(name, PeriodStatus.WITHHELD, reason) for name, reason in withheld.items()}
         chosen = list(releases_of(candidates, withheld, before.keys()))
-        to_decode = [task for task, release in chosen if not _is_changed(log.of(task.name), release, terms)]
+        to_decode = [
+            replace(task, suffixes=(release.suffix,))
+            for task, release in chosen
+            if not _is_changed(log.of(task.name), release, terms)
+        ]
         outcomes = {each.name: each for each in show(run_tasks(to_decode, (), private, processes), len(to_decode))}
         shown = {name: of for name, of in log.published().items() if not is_named(name, terms.withheld)}
         for task, release in chosen:
@@ -137,7 +141,7 @@ def publish(
             else:
                 results[task.name] = PeriodResult(task.name, PeriodStatus.FAILED, outcome.reason)
         results |= {name: _result_of_published(name, results.get(name), name in shown) for name in before}
-        _delete_results(private, {*shown, *log.published()})
+        _delete_results(private, {releases[-1].result for releases in (*shown.values(), *log.published().values())})
         _write_version(files / _UNFINISHED, private, shown.values())
         for releases in shown.values():
             log.add_missing(releases)
@@ -217,9 +221,9 @@ def _is_changed(before: tuple[Release, ...], release: Release, terms: Terms) -> 
 
 
 def _delete_results(private: Path, kept: set[str]) -> None:
-    """Delete the results of what was withdrawn, or decoded by a run that did not publish it."""
+    """Delete the results of what was withdrawn or replaced, or decoded by a run that did not publish it."""
     for path in private.glob("*/*.json"):
-        if path.relative_to(private).as_posix().removesuffix(".json") not in kept:
+        if path.relative_to(private).as_posix() not in kept:
             path.unlink()
 
 
@@ -270,7 +274,7 @@ def _order(releases: tuple[Release, ...]) -> tuple[str, str, str]:
 def _published(private: Path, releases: tuple[Release, ...]) -> tuple[Published, Decoding]:
     """A period with its kept result, without the bits by which unlisted strings could be recognized: nobody approved these."""
     last = releases[-1]
-    path = private / f"{last.name}.json"
+    path = private / last.result
     try:
         decoding = Decoding.from_dict(json.loads(path.read_bytes()))
     except (HubbubError, OSError, ValueError, KeyError, TypeError):

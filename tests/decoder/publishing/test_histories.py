@@ -225,5 +225,5 @@ def test_what_was_published_stays_or_the_run_fails(
             assert all(named(name, [*night.withhold, *withdrawn]) or results[name]["status"] == "published" for name in published)  # fmt: skip
         published = {name: value for name, value in published.items() if not named(name, withdrawn)} | shown
     private = tmp_path / "site.files" / "private"
-    kept = {f"{path.parent.name}/{path.name.removesuffix('.json')}" for path in private.glob("*/*.json")}
+    kept = {f"{path.parent.name}/{path.name.partition('.')[0]}" for path in private.glob("*/*.json")}
     assert kept == {name for name in published if not named(name, withdrawn)}
