@@ -49,7 +49,7 @@ class Candidate:
     @property
     def whole(self) -> tuple[str, str]:
         """Metric version and period, the same for all values of a group and their sum."""
-        return folder_of(self.task.metric.in_group(None)), self.release.period
+        return self.release.whole
 
     @property
     def names_of_values(self) -> set[str]:
@@ -59,37 +59,47 @@ class Candidate:
         return {f"{folder_of(metric.in_group(value))}/{self.release.period}" for value in values}
 
 
-def reasons_of_incomplete_groups(candidates: Sequence[Candidate], known: Set[str] = frozenset()) -> dict[str, str]:
-    """Why values of groups, and their sums, are not published because files are missing, damaged or of different times.
+def reasons_of_incomplete_groups(
+    candidates: Sequence[Candidate], known: Set[str] = frozenset(), changed: Set[str] = frozenset()
+) -> dict[str, str]:
+    """Why values of groups, and their sums, are not published because files are missing, damaged, changed or of different times.
 
     Subtracting the values from the sum would reveal what is missing, and nobody would have counted it. So the values have to add up to
     the sum, in the reports of each cohort and the ones of each bit, or nothing of the period is published. A sum alone is complete, unless
-    readers know values of its period.
+    readers know values of its period. Nothing new is published beside counts that a reader knows and that have changed since.
 
-    known : names of what was published before
+    known   : names of what was published before
+    changed : names of what was published before with other counts, and is not to be replaced
     """
     reasons = dict[str, str]()
     groups = _values(candidates)
     wholes = {candidate.whole: candidate for candidate in candidates if not candidate.of_value}
     for key in {**groups, **wholes}:
         values, whole = groups.get(key, []), wholes.get(key)
-        if whole is None:
-            name = values[0].task.metric.name
-            reason = f"there is no complete file of all values of {name} in this period, which shows that no value is missing"
-        elif (not values and known.isdisjoint(whole.names_of_values)) or _is_sum(whole, values):
-            continue
-        else:
-            found, expected = sum(value.release.num_reports for value in values), whole.release.num_reports
-            name = whole.task.metric.name
-            reason = (
-                f"the values of {name} have {found:,} reports together, and the file of all values has {expected:,}"
-            )
-        incomplete = [*values, *([] if whole is None else [whole])]
-        reasons |= {candidate.task.name: f"{reason}. {_PULL_AGAIN}" for candidate in incomplete}
+        of_period = [*values, *([] if whole is None else [whole])]
+        reason = _reason_of_incomplete_group(values, whole, known)
+        if reason is not None:
+            reasons |= {candidate.task.name: reason for candidate in of_period}
+        elif any(candidate.task.name in changed for candidate in of_period):
+            reasons |= {candidate.task.name: _CHANGED for candidate in of_period if candidate.task.name not in known}
     return reasons
 
 
-_PULL_AGAIN = "Pull the period again with --by-group"
+def _reason_of_incomplete_group(values: Sequence[Candidate], whole: Candidate | None, known: Set[str]) -> str | None:
+    if whole is None:
+        name = values[0].task.metric.name
+        return f"there is no file of all values of {name} in this period that can be published, to show that no value is missing. {_AGAIN}"
+    if (not values and known.isdisjoint(whole.names_of_values)) or _is_sum(whole, values):
+        return None
+    found, expected = sum(value.release.num_reports for value in values), whole.release.num_reports
+    name = whole.task.metric.name
+    return (
+        f"the values of {name} have {found:,} reports together, and the file of all values has {expected:,}. {_AGAIN}"
+    )
+
+
+_AGAIN = "Write all files of the period again: `hubbub pull --by-group`, or `hubbub fold`"
+_CHANGED = "published counts of the same metric and period have changed since, and a reader of all of them would learn the reports between"
 
 
 def _is_sum(whole: Candidate, values: Sequence[Candidate]) -> bool:

@@ -58,6 +58,11 @@ class Release:
         return f"{self.folder}/{self.period}"
 
     @property
+    def whole(self) -> tuple[str, str]:
+        """Metric version and period: the same for all values of a group and their sum."""
+        return self.folder[: self.folder.index("@") + 9], self.period
+
+    @property
     def result(self) -> str:
         """Path of its kept result. Other counts have another, so a run that does not end changes nothing that is shown."""
         return f"{self.name}{self.suffix}"
@@ -147,9 +152,17 @@ class ReleaseLog:
             self._add({"withdrawn": name})
 
 
-def composed_epsilon(metric: Metric, releases: tuple[Release, ...]) -> float:
-    """Central epsilon, with delta 1e-9, of all releases of one period together; that of a report on its client, if different counts were published."""
-    if len({each.counts for each in releases}) > 1:
+def is_replaced(releases: Iterable[Release]) -> bool:
+    """Whether different counts of one period were published."""
+    return len({release.counts for release in releases}) > 1
+
+
+def composed_epsilon(metric: Metric, releases: tuple[Release, ...], *, replaced: bool) -> float:
+    """Central epsilon, with delta 1e-9, of all releases of one period together; that of a report on its client, if different counts were published.
+
+    replaced : whether those of another value of the group, or of their sum, were: a reader computes the reports between from all of them
+    """
+    if replaced or is_replaced(releases):
         return epsilon(metric)
     return release_epsilon(metric, min(each.smallest_cohort for each in releases))
 

@@ -12,7 +12,7 @@ import fcntl
 import io
 import json
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -30,7 +30,14 @@ from hubbub_decoder.batch_decoding.tasks import Task, UnreadableFile, content_ha
 from hubbub_decoder.errors import CandidateError, OutputError
 from hubbub_decoder.model.evidence import Evidence
 from hubbub_decoder.publishing.groups import Candidate, reasons_of_incomplete_groups, reasons_to_withhold, releases_of
-from hubbub_decoder.publishing.releases import Release, ReleaseLog, is_named, reason_to_withhold, short_names
+from hubbub_decoder.publishing.releases import (
+    Release,
+    ReleaseLog,
+    is_named,
+    is_replaced,
+    reason_to_withhold,
+    short_names,
+)
 from hubbub_decoder.publishing.tables import FOLDER, Published, feed, index_json, metric_csv, metric_json
 from hubbub_decoder.report.about import period_text, provenance_rows
 from hubbub_decoder.report.decoding_page import render_decoding
@@ -120,17 +127,18 @@ def publish(
         found = [_candidate(task, terms, log) for task in _with_own_files(tasks)]
         results = {result.name: result for result in found if isinstance(result, PeriodResult)}
         candidates = [candidate for candidate in found if isinstance(candidate, Candidate)]
-        incomplete = reasons_of_incomplete_groups(candidates, before.keys())
+        changed = {
+            candidate.task.name
+            for candidate in candidates
+            if _is_changed(log.of(candidate.task.name), candidate.release, terms)
+        }
+        incomplete = reasons_of_incomplete_groups(candidates, before.keys(), changed)
         results |= {name: PeriodResult(name, PeriodStatus.FAILED, reason) for name, reason in incomplete.items()}
         candidates = [candidate for candidate in candidates if candidate.task.name not in incomplete]
         withheld = reasons_to_withhold(candidates, terms.min_reports, before.keys())
         results |= {name: PeriodResult(name, PeriodStatus.WITHHELD, reason) for name, reason in withheld.items()}
         chosen = list(releases_of(candidates, withheld, before.keys()))
-        to_decode = [
-            replace(task, suffixes=(release.suffix,))
-            for task, release in chosen
-            if not _is_changed(log.of(task.name), release, terms)
-        ]
+        to_decode = [replace(task, suffixes=(release.suffix,)) for task, release in chosen if task.name not in changed]
         outcomes = {each.name: each for each in show(run_tasks(to_decode, (), private, processes), len(to_decode))}
         shown = {name: of for name, of in log.published().items() if not is_named(name, terms.withheld)}
         for task, release in chosen:
@@ -142,7 +150,9 @@ def publish(
                 results[task.name] = PeriodResult(task.name, PeriodStatus.FAILED, outcome.reason)
         results |= {name: _result_of_published(name, results.get(name), name in shown) for name in before}
         _delete_results(private, {releases[-1].result for releases in (*shown.values(), *log.published().values())})
-        _write_version(files / _UNFINISHED, private, shown.values())
+        every = (*shown.values(), *(log.of(name) for name in log.names))
+        replaced = {releases[-1].whole for releases in every if is_replaced(releases)}
+        _write_version(files / _UNFINISHED, private, shown.values(), replaced)
         for releases in shown.values():
             log.add_missing(releases)
         _show_version(files, site)
@@ -155,8 +165,8 @@ _CHANGED = Outcome(
     "Restore the summary, or pass --replace with the name of the metric: the difference then protects reports by their local epsilon alone",
 )  # fmt: skip
 _OPEN = (
-    "its counts were taken while the period was open, and who reads an open period twice learns the reports between. When the aggregator has "
-    "closed it, pull it again"
+    "its file does not say that the period was closed when the reports were counted, and who reads an open period twice learns the reports "
+    "between. When the aggregator has closed it, pull or fold the counts again"
 )
 _WITHHELD, _WITHDRAWN = "--withhold names it", "--withdraw named it, which is for good"
 _MISSING = "its summary is missing: no file of the directory that can be read has this period of this definition alone. Restore the file"
@@ -175,10 +185,9 @@ def _result_of_published(name: str, result: PeriodResult | None, is_shown: bool)
 
 def _with_own_files(tasks: Sequence[Task]) -> list[Task]:
     """Tasks without the sums over groups that were computed from files of their values: such a sum shows no missing value."""
-    of_values = {file for task in tasks if task.metric.group and task.metric.group.value for file in task.files}
-    return [
-        task for task in tasks if of_values.isdisjoint(task.files) or (task.metric.group and task.metric.group.value)
-    ]
+    of_values = [task for task in tasks if task.metric.group and task.metric.group.value]
+    files = {file for task in of_values for file in task.files}
+    return [task for task in tasks if task in of_values or files.isdisjoint(task.files)]
 
 
 def _candidate(task: Task, terms: Terms, log: ReleaseLog) -> Candidate | PeriodResult:
@@ -227,15 +236,17 @@ def _delete_results(private: Path, kept: set[str]) -> None:
             path.unlink()
 
 
-def _write_version(place: Path, private: Path, shown: Iterable[tuple[Release, ...]]) -> None:
-    """Write all files of a version; shown : all releases of each period."""
+def _write_version(
+    place: Path, private: Path, shown: Iterable[tuple[Release, ...]], replaced: Collection[tuple[str, str]]
+) -> None:
+    """Write all files of a version; shown : all releases of each period      replaced : metric versions and periods of changed counts."""
     shutil.rmtree(place, ignore_errors=True)
     (place / FOLDER).mkdir(parents=True)
     (place / SHARED_SCRIPT).write_text(shared_script(), encoding="utf-8")
     cards: list[MetricCard] = []
     by_metric: dict[str, list[Published]] = {}
     for name, group in groupby(sorted(shown, key=_order), key=lambda releases: _order(releases)[0]):
-        both = [_published(private, releases) for releases in group]
+        both = [_published(private, releases, replaced) for releases in group]
         by_metric[name] = periods = [each for each, _ in both]
         decodings = [decoding for _, decoding in both]
         for each, decoding in zip(periods, decodings, strict=True):
@@ -271,7 +282,9 @@ def _order(releases: tuple[Release, ...]) -> tuple[str, str, str]:
     return short_names(last.name)[0], last.period, last.folder
 
 
-def _published(private: Path, releases: tuple[Release, ...]) -> tuple[Published, Decoding]:
+def _published(
+    private: Path, releases: tuple[Release, ...], replaced: Collection[tuple[str, str]]
+) -> tuple[Published, Decoding]:
     """A period with its kept result, without the bits by which unlisted strings could be recognized: nobody approved these."""
     last = releases[-1]
     path = private / last.result
@@ -283,7 +296,8 @@ def _published(private: Path, releases: tuple[Release, ...]) -> tuple[Published,
             f"and run `hubbub publish` again. --withdraw {short_names(last.name)[1]} takes the period off the site."
         ) from None
     unlisted = tuple(replace(found, signature=(), matches=()) for found in decoding.unlisted_strings)
-    return Published(decoding.metric, last.period, releases, last.folder), replace(decoding, unlisted_strings=unlisted)
+    page = Published(decoding.metric, last.period, releases, last.folder, last.whole in replaced)
+    return page, replace(decoding, unlisted_strings=unlisted)
 
 
 def _write_period(place: Path, each: Published, decoding: Decoding) -> None:

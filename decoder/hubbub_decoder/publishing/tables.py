@@ -42,12 +42,14 @@ class Published:
 
     releases : all of the period, at least one; its decoding is of the last
     folder   : of its pages in the site
+    replaced : whether different counts of the period were published, of this page or of another one of the metric version
     """
 
     metric: Metric
     period: str
     releases: tuple[Release, ...]
     folder: str
+    replaced: bool = False
 
     @property
     def group(self) -> str | None:
@@ -77,7 +79,8 @@ class Published:
     @property
     def epsilons(self) -> tuple[float, float]:
         """Central epsilon of the last release, and of all releases of the period together."""
-        return composed_epsilon(self.metric, self.releases[-1:]), composed_epsilon(self.metric, self.releases)
+        of_last = composed_epsilon(self.metric, self.releases[-1:], replaced=False)
+        return of_last, composed_epsilon(self.metric, self.releases, replaced=self.replaced)
 
 
 def metric_json(periods: Sequence[tuple[Published, Decoding]]) -> bytes:

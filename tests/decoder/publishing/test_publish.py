@@ -134,7 +134,7 @@ def test_counts_of_an_open_period_are_not_published_by_any_clock(place: Path) ->
     assert statuses(run(place)) == {
         f"page {DAYS[0]}": "withheld", f"page {DAYS[1]}": "published", f"dark {DAYS[0]}": "published"
     }  # fmt: skip
-    assert "while the period was open" in run(place)[f"page {DAYS[0]}"].reason
+    assert "does not say that the period was closed" in run(place)[f"page {DAYS[0]}"].reason
     write_day(place, DAYS[0], people=2_400)
     assert set(statuses(run(place)).values()) == {"published"}
     assert {entry["num_reports"] for entry in document(place)["periods"]} == {2_400, 3_000}
