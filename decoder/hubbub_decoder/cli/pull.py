@@ -93,11 +93,11 @@ def command(
             task = progress.add_task(f"downloading {metric}", total=None)
             pulled = request.download(out, lambda size: progress.advance(task, size), by_group=by_group)
         for path, found in pulled.items():
-            open_ = "" if isinstance(found, ReportFile) or found.closed else ", which may still grow"
-            print_message(
-                stderr,
-                f"wrote {path}: {format_count(found.num_reports, 'report')} of {found.metric.title}{open_}",
-            )
+            grows = not isinstance(found, ReportFile) and found.num_reports and not found.closed
+            counted = f"{format_count(found.num_reports, 'report')} of {found.metric.title}"
+            print_message(stderr, f"wrote {path}: {counted}{', which may still grow' if grows else ''}")
+        if out not in pulled and content != "reports" and out.exists():
+            print_message(stderr, f"kept {out}: it has reports that the aggregator does not have")
     present = {period for found in pulled.values() for period in found.periods}
     missing = [period for period in periods if period not in present] or ([] if present else [metric])
     told = f"the aggregator has no reports of {', '.join(missing)}"
@@ -116,7 +116,8 @@ def command(
             }
             for path, found in pulled.items()
         ]
-        print_json({"files": results} if by_group else results[0])
+        nothing = {"out": str(out), "metric": metric, "num_reports": 0, "periods": []}
+        print_json({"files": results} if by_group else results[0] if results else nothing)
     if missing and not allow_missing:
         raise click.ClickException(f"{told}. Check the period and the metric, or pass --allow-missing.")
 
@@ -133,47 +134,57 @@ class _Request:
 
     def final_files(self, out: Path, *, by_group: bool) -> dict[Path, ReportFile | Summary]:
         """Files of an earlier download whose counts are final and complete; none: download."""
-        whole = self._final(out)
-        if whole is None:
+        whole = self._final(out, None)
+        if whole is None or not self.periods or {*self.periods} != {*whole.periods}:
             return {}
         values = whole.metric.group.values if by_group and whole.metric.group is not None else ()
-        of_values = {path: found for path in _paths(out, values) if (found := self._final(path)) is not None}
+        finals = {path: self._final(path, value) for path, value in zip(_paths(out, values), values, strict=True)}
+        of_values = {path: found for path, found in finals.items() if found is not None}
         if values and sum(found.num_reports for found in of_values.values()) != whole.num_reports:
             return {}
         return {**of_values, out: whole}
 
-    def _final(self, path: Path) -> Summary | None:
-        """Summary of a file of these periods that the aggregator had closed."""
-        from hubbub.errors import SummaryError
-        from hubbub.summary import BitCounts, PatternCounts, read_summary
+    def _final(self, path: Path, value: str | None) -> Summary | None:
+        """Summary of a file of this metric, value of its group and periods, or some of them, that the aggregator had closed."""
+        from hubbub.summary import BitCounts, PatternCounts
 
-        if not path.exists():
-            return None
+        found = self._held(path, value)
+        is_asked = {None: True, "bits": isinstance(found, BitCounts), "patterns": isinstance(found, PatternCounts)}
+        return found if found is not None and found.closed and is_asked.get(self.content, False) else None
+
+    def _held(self, path: Path, value: str | None) -> Summary | None:
+        """Summary of a file with reports of this metric, value of its group and periods, or some of them."""
+        from hubbub.errors import SummaryError
+        from hubbub.summary import read_summary
+
         try:
             found = read_summary(path)
         except SummaryError:
             return None
-        is_asked = {None: True, "bits": isinstance(found, BitCounts), "patterns": isinstance(found, PatternCounts)}
-        is_this = found.metric.name == self.metric and self.digest in (None, found.metric.in_group(None).digest)
-        is_whole = bool(self.periods) and {*self.periods} == {*found.periods}
-        return found if found.closed and is_this and is_whole and is_asked.get(self.content, False) else None
+        group = None if found.metric.group is None else found.metric.group.value
+        is_this = (found.metric.name, group) == (self.metric, value) and found.num_reports > 0
+        is_version = self.digest in (None, found.metric.in_group(None).digest)
+        return found if is_this and is_version and {*found.periods} <= {*(self.periods or found.periods)} else None
 
     def download(
         self, out: Path, count_bytes: Callable[[int], None], *, by_group: bool
     ) -> dict[Path, ReportFile | Summary]:
-        """Download and write one file, or one for each value of the group that has reports, and last their sum."""
+        """Download and write one file, or one for each value of the group that has reports, and last their sum.
+
+        Counts only grow, so a file with more reports than the answer stays: the aggregator has deleted some.
+        """
         from hubbub_decoder.data.output_files import write_summary_file
         from hubbub_decoder.data.pull import pull_summary
         from hubbub_decoder.model.evidence import combine
 
         values: tuple[str, ...] = ()
+        is_closed = False
         if by_group:
             whole = pull_summary(
                 self.url, self.metric, periods=self.periods, digest=self.digest, count_bytes=count_bytes
             )
+            is_closed = whole.closed
             values = whole.metric.group.values if whole.metric.group is not None and whole.num_reports else ()
-        if values:
-            out.unlink(missing_ok=True)  # it is there when all values are
         files: dict[Path, str | None] = {out: None}
         if values:
             files = dict(zip(_paths(out, values), values, strict=True))
@@ -184,22 +195,25 @@ class _Request:
         }
         if values and pulled and self.content != "reports":
             total = cast("Summary", combine(cast("list[Summary]", list(pulled.values()))))
-            whole = replace(total, metric=total.metric.in_group(None))  # also if one value has all reports
-            write_summary_file(whole, out)
-            pulled[out] = whole
+            whole = replace(total, metric=total.metric.in_group(None), closed=total.closed and is_closed)
+            held = self._held(out, None)
+            if held is None or held.num_reports <= whole.num_reports:
+                write_summary_file(whole, out)  # of all values, also if one has all reports
+                pulled[out] = whole
         return pulled
 
     def _download_one(
         self, path: Path, value: str | None, count_bytes: Callable[[int], None]
     ) -> ReportFile | Summary | None:
-        """Write a file; None: no report has this value, and there is no file."""
-        from hubbub.summary import ReportFile
+        """Write a file; None: the file has more reports, and stays, or no report has this value.
+
+        A file of a value without reports is deleted, if it is of something else: it is no part of the sum.
+        """
         from hubbub_decoder.data.output_files import write_summary_file
         from hubbub_decoder.data.pull import pull_reports, pull_summary
 
-        found: ReportFile | Summary
         if self.content == "reports":
-            found = pull_reports(
+            reports = pull_reports(
                 self.url,
                 self.metric,
                 path,
@@ -208,21 +222,26 @@ class _Request:
                 group=value,
                 count_bytes=count_bytes,
             )
-        else:
-            found = pull_summary(
-                self.url,
-                self.metric,
-                periods=self.periods,
-                digest=self.digest,
-                group=value,
-                kind=self.content,
-                count_bytes=count_bytes,
-            )
-        if value is not None and not found.num_reports:
+            if value is None or reports.num_reports:
+                return reports
             path.unlink(missing_ok=True)
             return None
-        if not isinstance(found, ReportFile):
-            write_summary_file(found, path)
+        found = pull_summary(
+            self.url,
+            self.metric,
+            periods=self.periods,
+            digest=self.digest,
+            group=value,
+            kind=self.content,
+            count_bytes=count_bytes,
+        )
+        held = self._held(path, value)
+        if held is not None and held.num_reports > found.num_reports:
+            return None
+        if not found.num_reports and value is not None:
+            path.unlink(missing_ok=True)
+            return None
+        write_summary_file(found, path)
         return found
 
 

@@ -23,6 +23,7 @@ from hubbub.summary import BitCounts, PatternCounts, read_collected
 from hubbub_aggregator.api.dashboard.privacy_figures import last_central_epsilon
 from hubbub_aggregator.pipeline.folding import fold, read_summary
 from hubbub_aggregator.pipeline.retention import upkeep
+from hubbub_aggregator.segments import folding
 from hubbub_aggregator.segments.object_store import ObjectStore
 from hubbub_aggregator.segments.segment_store import open_segment_store
 from hubbub_aggregator.settings import Settings
@@ -196,7 +197,7 @@ def test_pull_writes_a_file_for_each_value_with_reports(
 def test_a_pull_that_fails_between_values_has_no_sum(
     start: StartAggregator, store: SqlStore, make_batch: MakeBatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The nightly script looks for the file of the sum, so it downloads all values again."""
+    """The sum is written last, and does not equal new values before, so the next run downloads all values again."""
     aggregator = start(store)
     for value in "ab":
         aggregator.post(make_batch(PAGE, group=value))
@@ -211,7 +212,7 @@ def test_a_pull_that_fails_between_values_has_no_sum(
     with monkeypatch.context() as patched:
         patched.setattr("hubbub_decoder.data.pull.pull_summary", failing)
         assert CliRunner().invoke(main, command).exit_code == 1
-    assert [path.name for path in tmp_path.glob("*.parquet")] == ["homepage-a.parquet"]
+    assert {path.name for path in tmp_path.glob("*.parquet")} == {"homepage-a.parquet", "homepage.parquet"}
     assert CliRunner().invoke(main, command).exit_code == 0
     assert read_collected(tmp_path / "homepage.parquet").num_reports == 6
 
@@ -243,6 +244,35 @@ def test_pull_keeps_final_files_and_repeats_others(
         file.with_stem("homepage-b").write_bytes(damage) if damage else file.with_stem("homepage-b").unlink()
         assert "wrote" in pull()
         assert {path: path.read_bytes() for path in tmp_path.glob("*.parquet")} == kept
+
+
+@pytest.mark.parametrize("options", [[], ["--by-group"]], ids=["sum", "values"])
+def test_pull_keeps_reports_that_the_aggregator_has_deleted(
+    options: list[str],
+    start: StartAggregator,
+    store: SqlStore,
+    definitions: Definitions,
+    make_batch: MakeBatch,
+    tmp_path: Path,
+) -> None:
+    """An answer without reports replaced a file of an earlier version by an empty one, with exit code 0."""
+    aggregator, file = start(store), tmp_path / "homepage.parquet"
+    batches = [make_batch(PAGE, n=4, group="a"), make_batch(PAGE, n=2, group="b")]
+    for batch in batches:
+        aggregator.post(batch)
+    command = ["pull", aggregator.url, "homepage", "--period", batches[0].period, "--out", str(file), "--allow-missing"]
+    assert CliRunner().invoke(main, [*command, *options]).exit_code == 0
+    before = {path: path.read_bytes() for path in tmp_path.glob("*.parquet")}
+    for value in "ab":
+        store.close_period(PAGE.in_group(value).digest, batches[0].period)
+        store.purge(PAGE.in_group(value).digest, batches[0].period)
+        assert not read_summary(store, PAGE).closed
+        for more in ([], ["--by-group"], ["--json"]):
+            done = CliRunner().invoke(main, [*command, *options, *more])
+            assert done.exit_code == 0, done.output
+            assert {path: path.read_bytes() for path in before} == before
+            assert read_collected(file).num_reports == 6
+    assert "may still grow" not in done.stderr
 
 
 def test_periods_of_all_values_are_closed_and_purged(
@@ -315,6 +345,36 @@ def test_segments_are_folded_by_value(
         if metric.group is not None:
             values = [found[one.digest] for one in metric.collections if one is not metric and one.digest in found]
             assert np.array_equal(found[metric.digest].ones, sum(one.ones for one in values))
+
+
+@pytest.mark.parametrize("fault", ["damaged", "came during the run", "earlier names"])
+def test_fold_writes_no_sum_that_lacks_a_value(
+    fault: str, make_batch: MakeBatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches = [make_batch(PAGE, group=value) for value in ("a", "b")]
+    objects = ObjectStore.open(str(tmp_path / "segments"))
+    with closing(open_segment_store(tmp_path / "db", objects, uuid.uuid4)) as store:
+        store.append(batches)
+    (tmp_path / "metrics.toml").write_text(toml([PAGE]))
+    command = ["fold", str(tmp_path / "metrics.toml"), str(tmp_path / "segments"), "--out-dir", str(tmp_path / "out")]
+    found = folding.folders(objects)
+    if fault == "damaged":
+        (segment,) = objects.names(f"{found[1].path}/segments")
+        objects.delete([segment])
+        objects.create(segment, b"damaged")
+    elif fault == "came during the run":
+        listed = iter([found[:1], found])
+        monkeypatch.setattr(folding, "folders", lambda _: next(listed))
+    else:
+        (tmp_path / "out").mkdir()
+        for folder in found:
+            (tmp_path / "out" / f"homepage@{folder.digest[:8]}-{TODAY}.parquet").write_bytes(b"x")
+    done = CliRunner().invoke(main, command)
+    assert done.exit_code == (1 if fault == "damaged" else 0), done.output
+    written = [read_collected(path) for path in (tmp_path / "out").iterdir()]
+    sums = [counts.num_reports for counts in written if counts.metric.digest == PAGE.digest]
+    assert sums == ([sum(len(batch) for batch in batches)] if fault == "earlier names" else [])
+    assert len(written) == (3 if fault == "earlier names" else 1)
 
 
 def toml(metrics: list[Metric]) -> str:
