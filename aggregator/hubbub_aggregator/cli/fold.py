@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import reduce
 from operator import add
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -92,6 +91,7 @@ def command(
     """
     from hubbub.metrics.definitions import load_definitions
     from hubbub.wire.urls import mask_url
+    from hubbub_aggregator.segments.folding import folders
     from hubbub_aggregator.segments.object_store import ObjectStore
 
     begun = time.monotonic()
@@ -102,10 +102,14 @@ def command(
                 f"{segments} is not a directory: pass the place that `hubbub serve --segments` has"
             )
         objects = ObjectStore.open(segments)
-        done = list(_fold_all(objects, definitions, metrics, chosen, keep=keep_segments))
-        if out is not None:
-            _write_summaries(done, metrics, out)
-        results = [_result(folder, folded) for folder, folded in done]
+        summaries = None if out is None else _Summaries(metrics, out)
+        results = []
+        for folder, folded in _fold_all(objects, definitions, metrics, chosen, keep=keep_segments):
+            if summaries is not None:
+                summaries.write(folder, folded)
+            results.append(_result(folder, folded))
+        if summaries is not None:
+            summaries.write_sums(folders(objects))
     if as_json:
         print_json(results)
     for result in results if not as_json else ():
@@ -161,36 +165,51 @@ def _fold_all(
             yield folder, str(problem)
 
 
-def _write_summaries(
-    done: Iterable[tuple[SegmentFolder, Folded | str]], metrics: Mapping[str, Metric], out: Path
-) -> None:
-    """Write a summary of each metric version and period, and of each value of a group; the sum of the values only if all were folded."""
-    from hubbub.files.private_file import make_private_directory
-    from hubbub.summary import write_summary
+class _Summaries:
+    """Output directory: a summary of each metric version and period, of each value of a group, and of their sum if all were folded."""
 
-    make_private_directory(out)
-    sums: dict[tuple[str, str], list[Summary | None]] = {}
-    for folder, folded in done:
-        metric = metrics.get(folder.digest)
-        if metric is None:
-            continue
-        parts = sums.setdefault((metric.in_group(None).digest, folder.period), []) if metric.group is not None else []
-        if isinstance(folded, str):
-            parts.append(None)
-        elif folded.summary is not None:
-            parts.append(folded.summary)
-            write_summary(folded.summary, out / _file_name(metric, folder.period))
-    for (_, period), parts in sums.items():
-        complete = [part for part in parts if part is not None]
-        if complete and len(complete) == len(parts):
-            total = reduce(add, complete)
-            whole = replace(total, metric=total.metric.in_group(None))  # also if one value has all reports
-            write_summary(whole, out / _file_name(whole.metric, period))
+    def __init__(self, metrics: Mapping[str, Metric], out: Path) -> None:
+        from hubbub.files.private_file import make_private_directory
 
+        make_private_directory(out)
+        self._metrics, self._out = metrics, out
+        self._folded: set[SegmentFolder] = set()
+        self._sums: dict[tuple[str, str], Summary] = {}
 
-def _file_name(metric: Metric, period: str) -> str:
-    value = "" if metric.group is None or metric.group.value is None else f"-{metric.group.value}"
-    return f"{metric.name}@{metric.in_group(None).digest[:8]}{value}-{period}.parquet"
+    def write(self, folder: SegmentFolder, folded: Folded | str) -> None:
+        """Write the summary of one folder; a text is the reason of a failure."""
+        metric = self._metrics.get(folder.digest)
+        if metric is None or isinstance(folded, str):
+            return
+        self._folded.add(folder)
+        if folded.summary is None:
+            return
+        self._write(metric, folder.period, folded.summary)
+        if metric.group is not None:
+            key = metric.in_group(None).digest, folder.period
+            before = self._sums.get(key)
+            self._sums[key] = folded.summary if before is None else add(before, folded.summary)
+            # The name that earlier versions gave to the same counts, which would be added to these.
+            (self._out / f"{folder.metric}@{folder.digest[:8]}-{folder.period}.parquet").unlink(missing_ok=True)
+
+    def write_sums(self, existing: Iterable[SegmentFolder]) -> None:
+        """Write the sums over groups; existing : the folders that there are now. A sum without one of them would look complete."""
+        missing = [
+            (self._metrics[folder.digest], folder)
+            for folder in existing
+            if folder not in self._folded and folder.digest in self._metrics
+        ]
+        incomplete = {(metric.in_group(None).digest, folder.period) for metric, folder in missing}
+        for key, total in self._sums.items():
+            if key not in incomplete:
+                whole = replace(total, metric=total.metric.in_group(None))  # also if one value has all reports
+                self._write(whole.metric, key[1], whole)
+
+    def _write(self, metric: Metric, period: str, summary: Summary) -> None:
+        from hubbub.summary import write_summary
+
+        value = "" if metric.group is None or metric.group.value is None else f"-{metric.group.value}"
+        write_summary(summary, self._out / f"{metric.name}@{metric.in_group(None).digest[:8]}{value}-{period}.parquet")
 
 
 def _result(folder: SegmentFolder, folded: Folded | str) -> dict[str, str | int]:

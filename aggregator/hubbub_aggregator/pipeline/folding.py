@@ -39,13 +39,19 @@ def summarize(metric: Metric, stored: StoredPeriod) -> Summary:
 
 
 def read_summary(store: PeriodStore, metric: Metric, periods: Collection[str] | None = None) -> Summary:
-    """Return the exact summary of a metric version as of now, folded or not; periods None: of all periods. With a group, the sum over it."""
+    """Return the exact summary of a metric version as of now, folded or not; periods None: of all periods.
+
+    With a group, the sum over it, which is not closed if the counts of a value were purged already.
+    """
     total: Summary | None = None
     for collection in metric.collections:
         for stored in store.read(collection.digest, periods):
             summary = summarize(collection, stored)
             total = summary if total is None else add(total, summary)
-    return summary_type(metric).empty(metric) if total is None else replace(total, metric=metric)
+    if total is None:
+        return summary_type(metric).empty(metric)
+    purged = {period for collection in metric.collections for period in store.purged_periods(collection.digest)}
+    return replace(total, metric=metric, closed=total.closed and purged.isdisjoint(total.periods))
 
 
 def fold(

@@ -195,6 +195,9 @@ class PeriodStore(FigureStore, Protocol):
     def closed_periods(self, digest: str) -> list[str]:
         """Return the closed periods of a metric version that still have counts or reports."""
 
+    def purged_periods(self, digest: str) -> list[str]:
+        """Return the closed periods of a metric version whose counts were deleted."""
+
     def purge(self, digest: str, period: str, between_steps: Callable[[], None] = ...) -> None:
         """Delete counts and reports of a closed period, which stays closed; for `between_steps` see `drop_reports`."""
 

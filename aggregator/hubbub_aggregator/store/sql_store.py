@@ -378,8 +378,15 @@ class SqlStore(SqlTokens, SqlClock, SqlFigures):
         self._require_running()
 
     def closed_periods(self, digest: str) -> list[str]:
-        has_data = collection.c.summary.is_not(None) | _has_reports_in(*_REPORT_TABLES)
-        query = select(collection.c.period).where(collection.c.digest == digest, collection.c.closed, has_data)
+        return self._closed(digest, has_data=True)
+
+    def purged_periods(self, digest: str) -> list[str]:
+        return self._closed(digest, has_data=False)
+
+    def _closed(self, digest: str, *, has_data: bool) -> list[str]:
+        data = collection.c.summary.is_not(None) | _has_reports_in(*_REPORT_TABLES)
+        is_this = (collection.c.digest == digest) & collection.c.closed
+        query = select(collection.c.period).where(is_this, data if has_data else ~data)
         return [period for (period,) in fetch_all(self._engine, query)]
 
     def require_intact(self) -> None:

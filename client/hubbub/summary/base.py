@@ -110,7 +110,7 @@ class ReportData(ABC):
 
     @classmethod
     def empty(cls, metric: Metric | Params) -> Self:
-        """Return the data of no reports, the neutral element of `+`.
+        """Return the data of no reports, the neutral element of `+` of data that is not closed.
 
         Parameters
         ----------
