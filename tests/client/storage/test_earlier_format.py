@@ -36,12 +36,13 @@ def test_earlier_format_is_another_enrollment_that_is_charged_again(rig: Rig) ->
     assert ledger.enrollments == 2
     units = {account.metric: account.units for account in ledger.accounts}
     assert units == {"dark": 2, "page": 2, "theme": 3}
+    # The draft of an epoch is deleted. A value may have been spent, whatever was recorded.
     limits = {account.metric: account.reserved_units for account in ledger.accounts}
     assert limits == {
         "dark": 1 + 1 + 2,
         "page": 1 + 4,
         "theme": 2 + 1 + 4,
-    }  # the draft of an epoch is deleted; a value may be spent
+    }
     require_balanced(client.accounting())
     with collaborators(client).journal as state:
         assert {len(account.tags) for account in state.accounts.values() if account.unit == "value"} == {1}

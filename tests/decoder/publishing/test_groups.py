@@ -132,7 +132,9 @@ def test_a_site_has_a_page_for_each_value(place: Path) -> None:  # noqa: F811
 
 
 @pytest.mark.usefixtures("place")
-@pytest.mark.parametrize("damage", ["missing", "damaged", "of another night", "open", "no sum", "damaged sum", "twice"])
+@pytest.mark.parametrize(
+    "damage", ["missing", "damaged", "of another night", "open", "other ones", "no sum", "damaged sum", "twice"]
+)
 def test_nothing_is_published_of_an_incomplete_group(place: Path, damage: str) -> None:  # noqa: F811
     """Without the file of one value, subtraction revealed the counts of its 300 reports."""
     write_arms(place, {"a": 4_000, "b": 3_000, "c": 300, "d": 1_500})
@@ -148,6 +150,9 @@ def test_nothing_is_published_of_an_incomplete_group(place: Path, damage: str) -
             write_summary(replace(people, closed=True), file)
         case "open":
             write_summary(replace(counts, closed=False), file)
+        case "other ones":  # of as many reports in each cohort
+            found = counts.bit_counts()
+            write_summary(BitCounts(found.metric, found.reports, found.ones[:, ::-1], found.periods, closed=True), file)
         case "twice":
             write_summary(counts, file.with_name("again.parquet"))
     results = run(place)
