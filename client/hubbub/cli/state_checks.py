@@ -10,7 +10,7 @@ from pathlib import Path
 from hubbub.cli.findings import Finding, Health, check_clock, error, modification_times, ok, warning
 from hubbub.consent import Consent, consent_limit
 from hubbub.encoding.secret import SECRET_BYTES
-from hubbub.metrics.periods import Period, from_timestamp
+from hubbub.metrics.periods import OPEN_FOR, Period, from_timestamp
 from hubbub.privacy.pricing import shown_epsilon
 from hubbub.sdk.runtime.automation import sign_of_automation
 from hubbub.sdk.storage.copy_detection import MachineIdReader, machine_tag, read_machine_id
@@ -20,6 +20,7 @@ from hubbub.sdk.upload.retry_policy import UNAUTHORIZED_HINT
 from hubbub.text import format_count
 
 _OVERDUE_AFTER = timedelta(days=3)
+_TOO_LATE = f"aggregators accept reports until {OPEN_FOR.days} days after their period; later reports are dropped"
 
 
 def check_state(
@@ -220,7 +221,7 @@ def _waiting(state: State, now: datetime) -> Finding:
         return error(
             "queue",
             f"reports of {', '.join(held)} are held: the aggregator's definition differs from the app's",
-            "aggregators accept reports until 30 days after their period; later reports are dropped",
+            _TOO_LATE,
             "compare the app's definitions with the aggregator's /v1/metrics; add the app's definition to every process of the "
             "aggregator, or ship the current definition with the app. The client tries again every day",
         )
@@ -230,14 +231,14 @@ def _waiting(state: State, now: datetime) -> Finding:
             "queue",
             f"reports of {', '.join(unknown)} are kept: the aggregator has no metric of this name; last error: "
             f"{state.last_error or 'none since'}",
-            "aggregators accept reports until 30 days after their period; later reports are dropped",
+            _TOO_LATE,
             "add the metric to the aggregator's definitions; the client tries again every hour",
         )
     if state.failures and UNAUTHORIZED_HINT in state.last_error:
         return error(
             "queue",
             f"{format_count(len(state.queue), 'batch')} queued; last error: {state.last_error}",
-            "aggregators accept reports until 30 days after their period; later reports are dropped",
+            _TOO_LATE,
             "let the app pass Client(authorization=...) or a proxy add a token with scope report, or start the aggregator without "
             "--require-report-token",
         )
@@ -245,14 +246,14 @@ def _waiting(state: State, now: datetime) -> Finding:
         return warning(
             "queue",
             f"{format_count(len(state.queue), 'batch')} queued; the last {state.failures} upload attempts failed, last error: {state.last_error or 'no response'}",
-            "aggregators accept reports until 30 days after their period; later reports are dropped",
+            _TOO_LATE,
             "check the address, the certificate and the proxy, and that the aggregator responds",
         )
     if overdue:
         return warning(
             "queue",
             f"{len(overdue)} of {format_count(len(state.queue), 'batch')} are overdue by more than {_OVERDUE_AFTER.days} days",
-            "aggregators accept reports until 30 days after their period; later reports are dropped",
+            _TOO_LATE,
             "check that the aggregator is reachable from this machine, and that the app runs long enough to upload",
         )
     return ok(
