@@ -189,6 +189,8 @@ class UnaryResponse(Mechanism):
     def permanent_response(self, num_bits: int) -> tuple[int, Callable[[int, bytes], int]]:
         """Return the number of bytes of a permanent response, and the response: true bits and these bytes to permanent bits.
 
+        ::
+
             symmetric  (b = f/2, a = 1 - f/2)    B' = (B & ~M) | (U & M)                  M : bits that are one with probability f
                                                                                           U : fair coins
             asymmetric (every other pair)        B' = (mask_b & ~B) | (mask_a & B)        masks that are one with probability b, a
