@@ -24,6 +24,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 
 from hubbub.cli import SECTIONS, main
+from hubbub.mechanisms.mechanism import Mechanism
 
 MODULES = (
     "hubbub",
@@ -91,7 +92,8 @@ def page_of_name(module: str, name: str, thing: object) -> str:
     ]
     if inspect.isclass(thing):
         lines.append(f".. autoclass:: {name}")
-        if not module.endswith(".typing"):  # the names of these types are public, and their members are not
+        # The names of these types, and the parameters of a mechanism, are public, and their members are not.
+        if not module.endswith(".typing") and not issubclass(thing, Mechanism):
             lines += ["   :members:", f"   :inherited-members: {BASES_WITHOUT_MEMBERS}"]
     else:
         lines.append(f".. autofunction:: {name}")
