@@ -234,10 +234,10 @@ ROWS = Metric(
 def test_posterior_means_of_many_categories_are_known_and_near_the_shares(
     metric: Metric, shares: NDArray[np.float64], unseen_seed: int
 ) -> None:
-    """100 categories, 20,000 reports, 5 runs: squared error of the posterior means below that of shares of 0, and of estimates cut at 0.
+    """100 categories, 20,000 reports, 5 runs: squared error of the posterior means below half of that of estimates cut at 0.
 
-    Of independent bits the total has a standard error of .5, so it is not determined. Both comparisons hold in the sum by a factor, far
-    beyond the standard error of 5 runs.
+    Of independent bits the total has a standard error of .5, so it is not determined. Of uneven shares the error is also below that of shares
+    of 0. Equal ones have no such bound: they are near 0, and their prior is learned from the same noise (up to 1.8 times in 22 seeds).
     """
     rng = np.random.default_rng(unseen_seed)
     errors = np.zeros(3)
@@ -251,4 +251,5 @@ def test_posterior_means_of_many_categories_are_known_and_near_the_shares(
         assert means.sum() <= 1 + 1e-9
         cut = np.maximum([each.share for each in decoding], 0)
         errors += [np.sum((guess - truth) ** 2) for guess in (means, 0, cut)]
-    assert errors[0] < min(errors[1:])
+    assert errors[0] < errors[2] / 2
+    assert errors[0] < errors[1] or np.ptp(shares) == 0
