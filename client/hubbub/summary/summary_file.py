@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import io
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -33,6 +34,7 @@ FORMAT = "hubbub-summary/1"
 CONTENT_TYPE = "application/vnd.apache.parquet"
 
 
+_MAX_BYTES = 1 << 30
 _REMEDY = "use a file written by `hubbub pull` or `hubbub simulate`"
 
 
@@ -73,7 +75,9 @@ def read_summary(path: str | Path) -> Summary:
     name = escape_control_characters(str(path))
     try:
         with open_regular(path) as file:
-            return _read(file)
+            if os.fstat(file.fileno()).st_size > _MAX_BYTES:
+                raise SummaryError(f"it has more than {_MAX_BYTES >> 20} MiB, so it is no summary: {_REMEDY}")
+            return _read(file.read())
     except OSError as problem:
         raise SummaryError(f"{name}: cannot be read: {problem.strerror}") from None
     except HubbubError as problem:
@@ -133,13 +137,14 @@ def summary_from_bytes(data: bytes) -> Summary:
     SummaryError
         The bytes are not a summary file.
     """
-    return _read(io.BytesIO(data))
+    return _read(data)
 
 
-def _read(source: IO[bytes]) -> Summary:
+def _read(data: bytes) -> Summary:
     try:
-        # pq.read_table would import pyarrow.dataset, 40 ms. A command that ended at once was aborted with Arrow's threads once.
-        table = pq.ParquetFile(source).read(use_threads=False)
+        # pq.read_table would import pyarrow.dataset, 40 ms. Arrow reads a file, and any file with threads, in threads of its own: a command
+        # that ended soon after was aborted at its exit (github.com/apache/arrow, issues 34314 and 50482).
+        table = pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False)
     except (pa.ArrowException, KeyError, TypeError, ValueError, IndexError, OSError):
         raise SummaryError(f"this is not a Parquet file, or it is damaged: {_REMEDY}") from None
     about = (table.schema.metadata or {}).get(b"hubbub")
