@@ -251,7 +251,6 @@ def test_pull_keeps_reports_that_the_aggregator_has_deleted(
     options: list[str],
     start: StartAggregator,
     store: SqlStore,
-    definitions: Definitions,
     make_batch: MakeBatch,
     tmp_path: Path,
 ) -> None:
@@ -262,16 +261,17 @@ def test_pull_keeps_reports_that_the_aggregator_has_deleted(
         aggregator.post(batch)
     command = ["pull", aggregator.url, "homepage", "--period", batches[0].period, "--out", str(file), "--allow-missing"]
     assert CliRunner().invoke(main, [*command, *options]).exit_code == 0
-    before = {path: path.read_bytes() for path in tmp_path.glob("*.parquet")}
+    before = {path: read_collected(path).num_reports for path in tmp_path.glob("*.parquet")}
     for value in "ab":
         store.close_period(PAGE.in_group(value).digest, batches[0].period)
+    assert read_summary(store, PAGE).closed
+    for value in "ab":
         store.purge(PAGE.in_group(value).digest, batches[0].period)
         assert not read_summary(store, PAGE).closed
         for more in ([], ["--by-group"], ["--json"]):
             done = CliRunner().invoke(main, [*command, *options, *more])
             assert done.exit_code == 0, done.output
-            assert {path: path.read_bytes() for path in before} == before
-            assert read_collected(file).num_reports == 6
+            assert {path: read_collected(path).num_reports for path in before} == before
     assert "may still grow" not in done.stderr
 
 
