@@ -19,6 +19,7 @@ from contextlib import suppress
 from itertools import chain
 from typing import TypeVar
 
+from hubbub.sdk.runtime.error_guard import is_from_signal_handler
 from hubbub.sdk.storage.events import (
     ROTATED,
     SNAPSHOT,
@@ -113,8 +114,9 @@ class Compactor:
             if lock is not None:
                 try:
                     lock.release()
-                except OSError as problem:
-                    self._journal.degrade(problem)
+                except OSError as problem:  # closing releases it, too
+                    if is_from_signal_handler(problem):
+                        raise
                 finally:
                     lock.close()
 
