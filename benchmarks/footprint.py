@@ -22,7 +22,7 @@ from pathlib import Path
 from benchmarks.runner import Benchmark
 from benchmarks.service import started
 from hubbub import Client
-from hubbub.testing import ManualClock, RecordingTransport, deliver
+from hubbub.testing import ManualClock, RecordingTransport, Seams, deliver
 
 REPOSITORY = Path(__file__).parent.parent
 METRICS = REPOSITORY / "examples" / "app_metrics.toml"
@@ -98,7 +98,9 @@ def size_of(folder: Path) -> int:
 def disk(folder: Path, days: Sequence[int]) -> dict[int, tuple[int, int]]:
     """Return the size of the state directory after each number of days: at the end of the day, and the largest until then."""
     clock, sizes, largest = ManualClock(datetime.now(UTC).date()), {}, 0
-    with Client(METRICS, folder / "disk", "http://127.0.0.1:1", clock=clock, transport=RecordingTransport()) as client:
+    with Client(
+        METRICS, folder / "disk", "http://127.0.0.1:1", seams=Seams(clock=clock, transport=RecordingTransport())
+    ) as client:
         client.set_consent("on")
         for day in range(1, max(days) + 1):
             record_day(client)

@@ -31,6 +31,7 @@ from uuid import UUID
 from hubbub import Batch, Client, Definitions, Encoder, Group, HubbubError, Metric, Secret
 from hubbub.metrics.kinds import kind_from_dict
 from hubbub.metrics.periods import period_number
+from hubbub.testing import Seams
 
 
 def read_metric(fields: dict[str, Any]) -> Metric:
@@ -92,7 +93,9 @@ class Session:
     ) -> dict[str, Any]:
         self.now = datetime.fromisoformat(now)
         metrics = Definitions([Metric.from_dict(fields) for fields in definitions])
-        self.client = Client(metrics, directory, url, clock=lambda: self.now, groups=groups, environment={})
+        self.client = Client(
+            metrics, directory, url, groups=groups, environment={}, seams=Seams(clock=lambda: self.now)
+        )
         return {}
 
     def consent(self, level: Literal["on", "off"]) -> dict[str, Any]:

@@ -12,7 +12,6 @@ import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self, TypeVar
 
@@ -21,23 +20,19 @@ from hubbub.errors import HubbubError, ParameterError
 from hubbub.files.posix import unsupported_platform
 from hubbub.metrics.definitions import Definitions
 from hubbub.metrics.kinds import JointValue, Value
-from hubbub.metrics.periods import from_timestamp, utc_now
+from hubbub.metrics.periods import from_timestamp
 from hubbub.privacy.policy import Policy
-from hubbub.randomness import RandomBytes, system_random_bytes
 from hubbub.sdk.configuration import Durability, check_consent_text, check_subject_id, check_timeout, configure
 from hubbub.sdk.recording.batch_builder import Limits
 from hubbub.sdk.runtime.automation import sign_of_automation, sign_of_this_program
 from hubbub.sdk.runtime.error_guard import call_safely, log, report_failure
 from hubbub.sdk.runtime.safe_logging import holds_journal
 from hubbub.sdk.runtime.threads import AsyncWorker, HeldSection, register, registered_clients
-from hubbub.sdk.storage.copy_detection import MachineIdReader, read_machine_id
 from hubbub.sdk.storage.state import Accounting, State
 from hubbub.sdk.transparency.state_reports import Inspection, Ledger, inspect_state, ledger_of_state
 
 if TYPE_CHECKING:
-    from hubbub.sdk.assembly import Collaborators
-    from hubbub.sdk.storage.filesystem import Disk
-    from hubbub.sdk.upload.transport import Transport
+    from hubbub.sdk.assembly import Collaborators, Seams
 
 logging.getLogger("hubbub").addHandler(logging.NullHandler())
 
@@ -84,7 +79,7 @@ class Client:
         client warns once and keeps the secret.
     pause_when_automated
         Pause if the environment shows a runner of continuous integration or a test runner: record, store and send
-        nothing, and leave consent as it is. False: count such runs too. A client with its own `transport` never pauses,
+        nothing, and leave consent as it is. False: count such runs too. A client with a transport for tests never pauses,
         nor one where `HUBBUB_CONSENT` is `on` or `local`.
     ca_certs
         File of certificates to trust instead of the system's.
@@ -93,8 +88,10 @@ class Client:
         called in a thread of its own, once for each request, and again after a 401. It may raise and block: the report
         then waits, and `inspect` has the reason. Tokens of up to 2,048 characters are padded to one length, and never
         stored or logged. A token that only one user has identifies all of this client's requests.
-    transport, disk, clock, random_bytes, environment, machine_id
-        Replacements for tests, see `hubbub.testing`.
+    environment
+        Environment variables to read. None: those of the process; an empty mapping ignores them all.
+    seams
+        Replacements of the clock, the randomness and the network for tests, see `hubbub.testing.Seams`.
 
     Raises
     ------
@@ -118,15 +115,12 @@ class Client:
         pause_when_automated: bool = True,
         ca_certs: str | None = None,
         authorization: Callable[[], str] | None = None,
-        transport: Transport | None = None,
-        disk: Disk | None = None,
-        clock: Callable[[], datetime] = utc_now,
-        random_bytes: RandomBytes = system_random_bytes,
         environment: Mapping[str, str] | None = None,
-        machine_id: MachineIdReader = read_machine_id,
+        seams: Seams | None = None,
     ) -> None:
-        from hubbub.sdk.assembly import Seams, build
+        from hubbub.sdk.assembly import AllSeams, build
 
+        all_seams = AllSeams() if seams is None else AllSeams.of(seams)
         variables = os.environ if environment is None else environment
         automation = sign_of_automation(variables, sign_of_this_program() if environment is None else None)
         configuration = configure(
@@ -143,22 +137,23 @@ class Client:
             renew_identity_when_copied=renew_identity_when_copied,
             ca_certs=ca_certs,
             authorization=authorization,
-            automation=automation if pause_when_automated and transport is None else None,
+            automation=automation if pause_when_automated and all_seams.transport is None else None,
             platform=unsupported_platform(),
-            has_transport=transport is not None,
-            has_disk=disk is not None,
+            has_transport=all_seams.transport is not None,
+            has_disk=all_seams.disk is not None,
         )
-        seams = Seams(transport, None if configuration.paused else disk, clock, random_bytes, machine_id)
+        if configuration.paused:
+            all_seams = replace(all_seams, disk=None)
         for level, message in configuration.messages:
             log(level, "%s", message)
         if configuration.is_debug:
             from hubbub.sdk.transparency.debug_mode import debugged
 
-            configuration, seams = debugged(configuration, seams)
+            configuration, all_seams = debugged(configuration, all_seams)
             debugged_clients.append(self)
-        self._configuration, self._seams = configuration, seams
+        self._configuration, self._seams = configuration, all_seams
         self._async_worker = AsyncWorker()
-        self._parts = build(configuration, seams)
+        self._parts = build(configuration, all_seams)
         register(self)
         call_safely(self._resume, None)
         if self._parts.journal.problem:

@@ -1,5 +1,6 @@
 """Test helpers for host applications: fake transport, fake clock, seeded randomness, `deliver`.
 
+    Seams               where a test puts its own clock, randomness and transport: `Client(seams=Seams(clock=..., transport=...))`
     SeededBytes         repeatable randomness                ManualClock            a clock that tests set
     RecordingTransport  an aggregator that records batches   deliver                send all reports now
     UNLIMITED           a policy without limits              raise_internal_errors  internal errors fail the test
@@ -17,6 +18,7 @@ from datetime import UTC, date, datetime, time, timedelta
 
 from hubbub.client import Client, collaborators
 from hubbub.privacy.policy import Policy
+from hubbub.sdk.assembly import Seams
 from hubbub.sdk.runtime import error_guard
 from hubbub.sdk.upload.retry_policy import UploadResponse
 from hubbub.sdk.upload.transport import Transport, always
@@ -26,6 +28,7 @@ __all__ = [
     "UNLIMITED",
     "ManualClock",
     "RecordingTransport",
+    "Seams",
     "SeededBytes",
     "deliver",
     "raise_internal_errors",
@@ -68,7 +71,7 @@ class SeededBytes:
 
 
 class ManualClock:
-    """A clock that stands still until it is moved; pass it as `Client(clock=...)`.
+    """A clock that stands still until it is moved; pass it as `Seams(clock=...)`.
 
     Parameters
     ----------

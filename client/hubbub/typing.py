@@ -8,8 +8,6 @@ from hubbub.metrics.kinds.kind import BloomBits, JointValue, Value
 from hubbub.metrics.metric import MetricFields
 from hubbub.randomness import RandomBytes
 from hubbub.sdk.configuration import Durability
-from hubbub.sdk.storage.copy_detection import MachineIdReader
-from hubbub.sdk.storage.filesystem import Disk
 from hubbub.sdk.transparency.state_reports import LedgerAccount, QuarantinedBatch, QueuedBatch, SavedConsent
 from hubbub.sdk.upload.retry_policy import UploadResponse
 from hubbub.sdk.upload.transport import Transport
@@ -17,11 +15,9 @@ from hubbub.sdk.upload.transport import Transport
 __all__ = [
     "BloomBits",
     "DiscoveryMethod",
-    "Disk",
     "Durability",
     "JointValue",
     "LedgerAccount",
-    "MachineIdReader",
     "Mechanism",
     "MetricFields",
     "QuarantinedBatch",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,10 @@ from typing import Any
 import pytest
 
 from hubbub import Accounting, Client, Definitions, Metric, Params, UnaryResponse
+from hubbub.sdk.assembly import AllSeams
 from hubbub.testing import UNLIMITED, ManualClock, RecordingTransport, raise_internal_errors
+
+_SEAMS = {field.name for field in fields(AllSeams)}
 
 TODAY = date(2026, 11, 21)
 
@@ -37,14 +40,15 @@ class Rig:
     started: list[Client]
 
     def client(self, *metrics: Metric, **options: Any) -> Client:
-        defaults: dict[str, Any] = {
-            "clock": self.clock,
-            "transport": self.transport,
-            "policy": UNLIMITED,
-            "environment": {},
-            "state": self.state,
-        }
-        client = Client(Definitions(list(metrics or (HOMEPAGE,))), url="http://127.0.0.1:1", **defaults | options)
+        seams: dict[str, Any] = {"clock": self.clock, "transport": self.transport}
+        seams |= {name: options.pop(name) for name in _SEAMS & options.keys()}
+        defaults: dict[str, Any] = {"policy": UNLIMITED, "environment": {}, "state": self.state}
+        client = Client(
+            Definitions(list(metrics or (HOMEPAGE,))),
+            url="http://127.0.0.1:1",
+            seams=AllSeams(**seams),
+            **defaults | options,
+        )
         self.started.append(client)
         return client
 

@@ -27,7 +27,7 @@ from unittest.mock import patch
 from hubbub import Buckets, Client, Definitions, Group, Metric, Params, UnaryResponse
 from hubbub.client import collaborators
 from hubbub.metrics.buckets import Several
-from hubbub.sdk.assembly import Collaborators
+from hubbub.sdk.assembly import AllSeams, Collaborators
 from hubbub.sdk.storage.copy_detection import renew_identity
 from hubbub.sdk.storage.filesystem import File
 from hubbub.sdk.storage.state_reader import read_state
@@ -128,11 +128,13 @@ class Script:
             policy=UNLIMITED,
             groups={"version": version} if version else None,
             environment={},
-            clock=self.clock,
-            transport=self.transport,
-            disk=self.disk,
-            random_bytes=self._random,
-            machine_id=lambda: self.machine,
+            seams=AllSeams(
+                clock=self.clock,
+                transport=self.transport,
+                disk=self.disk,
+                random_bytes=self._random,
+                machine_id=lambda: self.machine,
+            ),
             renew_identity_when_copied=renew,
         )
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from hubbub import Client, Definitions
 from hubbub.client import collaborators
-from hubbub.testing import UNLIMITED, ManualClock, RecordingTransport
+from hubbub.testing import UNLIMITED, ManualClock, RecordingTransport, Seams
 from hubbub.wire.batch import Batch
 from tests.client.conftest import HOMEPAGE, SURVEY
 from tests.stress.file_damage import Damage, flip, remove, truncate
@@ -37,8 +37,7 @@ def sent_in_a_life(seed: int, damage: Damage, names: tuple[str, ...]) -> tuple[d
                 state,
                 "http://127.0.0.1:1",
                 policy=UNLIMITED,
-                clock=clock,
-                transport=transport,
+                seams=Seams(clock=clock, transport=transport),
                 environment={},
             )
             client.set_consent("on")

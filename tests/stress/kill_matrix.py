@@ -26,9 +26,10 @@ from typing import Any
 
 from hubbub import Client
 from hubbub.client import collaborators
+from hubbub.sdk.assembly import AllSeams
 from hubbub.sdk.storage.filesystem import File, SystemDisk
 from hubbub.sdk.upload.retry_policy import UploadResponse
-from hubbub.sdk.upload.transport import HttpTransport
+from hubbub.sdk.upload.transport import HttpTransport, always
 from hubbub.testing import UNLIMITED, ManualClock, deliver
 from hubbub_decoder.data.pull import pull_summary
 from tests.support.paths import DATA
@@ -99,7 +100,7 @@ class KilledTransport:
     def __init__(self, url: str, tokens: Tokens, killer: Killer) -> None:
         self._transport, self._killer = HttpTransport(url, authorization=tokens), killer
 
-    def send(self, body: bytes, is_wanted: Callable[[], bool]) -> UploadResponse:
+    def send(self, body: bytes, is_wanted: Callable[[], bool] = always) -> UploadResponse:
         answer: UploadResponse = self._killer.around("send", lambda: self._transport.send(body, is_wanted))
         return answer
 
@@ -164,9 +165,9 @@ class Aggregator:
 def life(state: Path, aggregator: Aggregator, day: datetime, seed: int, killer: Killer) -> None:
     """Record, advance the clock and send, until the killer ends the process."""
     chance, clock = random.Random(seed), ManualClock(day.date())  # noqa: S311
-    options: dict[str, Any] = {"disk": KilledDisk(killer), "clock": clock}
-    options["transport"] = KilledTransport(aggregator.url, aggregator.tokens, killer)
-    client = Client(METRICS, state, aggregator.url, policy=UNLIMITED, environment={}, **options)
+    transport = KilledTransport(aggregator.url, aggregator.tokens, killer)
+    seams = AllSeams(disk=KilledDisk(killer), clock=clock, transport=transport)
+    client = Client(METRICS, state, aggregator.url, policy=UNLIMITED, environment={}, seams=seams)
     client.set_consent("on")
     for _ in range(DAYS // LIVES):
         for _ in range(chance.randrange(1, 4)):

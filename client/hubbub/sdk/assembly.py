@@ -8,7 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-from hubbub.randomness import RandomBytes
+from hubbub.metrics.periods import utc_now
+from hubbub.randomness import RandomBytes, system_random_bytes
 from hubbub.sdk.configuration import Configuration
 from hubbub.sdk.recording.batch_builder import BatchBuilder
 from hubbub.sdk.recording.consent_changes import ConsentLimit, ConsentManager
@@ -17,7 +18,7 @@ from hubbub.sdk.recording.recorder import Recorder
 from hubbub.sdk.recording.subject_encoders import SubjectEncoders
 from hubbub.sdk.runtime.clock import PeriodClock
 from hubbub.sdk.storage.compaction import Compactor
-from hubbub.sdk.storage.copy_detection import CopyDetector, MachineIdReader
+from hubbub.sdk.storage.copy_detection import CopyDetector, MachineIdReader, read_machine_id
 from hubbub.sdk.storage.filesystem import Disk, MemoryDisk, SystemDisk
 from hubbub.sdk.storage.journal import Journal
 from hubbub.sdk.storage.secret_file import SecretFile
@@ -68,29 +69,57 @@ class Collaborators:
         return list(state.queue)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Seams:
-    """What a client uses of the outside. Tests and debug mode replace it.
+    """What an app's tests replace of what a client uses of the outside.
 
-    transport    : None: HTTP to the configured URL
+    Parameters
+    ----------
+    transport
+        Connection to the aggregator. None: HTTP to the URL of the client.
+    clock
+        Function that returns the current time, with its time zone.
+    random_bytes
+        Randomness of the noise.
+
+    Examples
+    --------
+    >>> from datetime import date
+    >>> from hubbub.testing import ManualClock, RecordingTransport
+    >>> seams = Seams(clock=ManualClock(date(2026, 11, 21)), transport=RecordingTransport())
+    """
+
+    transport: Transport | None = None
+    clock: Callable[[], datetime] = utc_now
+    random_bytes: RandomBytes = system_random_bytes
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AllSeams(Seams):
+    """Also what only debug mode and the tests of hubbub replace.
+
     disk         : None: the machine's file system, or memory (`Configuration.is_in_memory`)
-    clock, random_bytes, machine_id : time, randomness and identity of the machine
+    machine_id   : identity of the machine
     recorder     : class of the recorder
     before_stop  : called before the upload thread ends: at `close` and at the end of the program
     at_exit      : called at the end of the program, after the upload thread has ended
     """
 
-    transport: Transport | None
-    disk: Disk | None
-    clock: Callable[[], datetime]
-    random_bytes: RandomBytes
-    machine_id: MachineIdReader
+    disk: Disk | None = None
+    machine_id: MachineIdReader = read_machine_id
     recorder: type[Recorder] = Recorder
     before_stop: Callable[[Collaborators], object] = lambda _: None
     at_exit: Callable[[], object] = lambda: None
 
+    @classmethod
+    def of(cls, seams: Seams) -> AllSeams:
+        """Return the seams of a client with those that its app chose."""
+        if isinstance(seams, cls):
+            return seams
+        return cls(transport=seams.transport, clock=seams.clock, random_bytes=seams.random_bytes)
 
-def build(configuration: Configuration, seams: Seams) -> Collaborators:
+
+def build(configuration: Configuration, seams: AllSeams) -> Collaborators:
     """Build the collaborators of a client, and hand each to those that need it."""
     definitions, random_bytes, clock = configuration.definitions, seams.random_bytes, seams.clock
     in_memory = configuration.is_in_memory

@@ -110,7 +110,7 @@ def configure(
     if detached and (durability == "memory" or has_transport or has_disk):
         raise ParameterError(
             "detached=True starts a process that reads `state` and sends to `url`, so it cannot be combined with "
-            'durability="memory", transport or disk: omit one of them'
+            'durability="memory" or a transport or disk for tests: omit one of them'
         )
     if authorization is not None and not callable(authorization):
         raise ParameterError(
@@ -118,7 +118,7 @@ def configure(
         )
     if authorization is not None and (detached or has_transport):
         raise ParameterError(
-            "authorization is called by this process for its own requests, so it cannot be combined with detached or transport: omit one of them"
+            "authorization is called by this process for its own requests, so it cannot be combined with detached or a transport for tests: omit one of them"
         )
     settings = environment_settings(environment)
     messages = [(logging.WARNING, warning) for warning in settings.warnings]

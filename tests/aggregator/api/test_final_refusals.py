@@ -12,7 +12,7 @@ import pytest
 from hubbub import Client, Definitions, Metric, UnaryResponse
 from hubbub.sdk.upload.retry_policy import UploadResponse
 from hubbub.sdk.upload.transport import HttpTransport, always
-from hubbub.testing import UNLIMITED, deliver
+from hubbub.testing import UNLIMITED, Seams, deliver
 from hubbub.wire.problems import ProblemType
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.sql_store import SqlStore
@@ -74,7 +74,7 @@ def test_a_report_that_is_refused_for_ever_ends(problem: ProblemType, aggregator
         "http://127.0.0.1:1",
         policy=UNLIMITED,
         environment={},
-        transport=transport,
+        seams=Seams(transport=transport),
     ) as client:
         client.set_consent("on")
         client.record(metric.name, True)

@@ -17,7 +17,7 @@ from hubbub.cli import main
 from hubbub.cli.findings import Finding, Health
 from hubbub.cli.state_checks import check_state
 from hubbub.sdk.upload.retry_policy import UploadResponse
-from hubbub.testing import RecordingTransport, deliver
+from hubbub.testing import RecordingTransport, Seams, deliver
 from tests.support.paths import DATA
 
 METRICS = DATA / "metrics.toml"
@@ -106,7 +106,7 @@ def test_doctor_inspect_and_log_name_the_reason_of_queued_reports(
 ) -> None:
     caplog.set_level("DEBUG", "hubbub")
     directory, transport = tmp_path / "state", RecordingTransport(*[answer] * 9)
-    client = Client(METRICS, directory, "http://127.0.0.1:9", environment={}, transport=transport)
+    client = Client(METRICS, directory, "http://127.0.0.1:9", environment={}, seams=Seams(transport=transport))
     client.set_consent("on")
     client.record("dark_mode", True)
     deliver(client)

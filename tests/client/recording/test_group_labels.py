@@ -25,7 +25,7 @@ from hubbub.sdk.storage.record_format import encode_record, scan
 from hubbub.sdk.storage.state_reader import read_state
 from hubbub.sdk.transparency.consent_notice import consent_notice
 from hubbub.sdk.upload.uploader import Uploader
-from hubbub.testing import UNLIMITED, ManualClock, RecordingTransport, deliver, raise_internal_errors
+from hubbub.testing import UNLIMITED, ManualClock, RecordingTransport, Seams, deliver, raise_internal_errors
 from tests.client.conftest import TODAY, Rig, require_balanced
 from tests.support.every_kind import NOISE, VERSION
 from tests.support.group_labels import LabelModel
@@ -83,8 +83,8 @@ class History:
 
     def start(self, groups: dict[str, str]) -> None:
         client = Client(
-            Definitions(list(METRICS)), self.state, "http://127.0.0.1:1", groups=groups, clock=self.clock,
-            transport=self.transport, environment={}, policy=UNLIMITED,
+            Definitions(list(METRICS)), self.state, "http://127.0.0.1:1", groups=groups,
+            seams=Seams(clock=self.clock, transport=self.transport), environment={}, policy=UNLIMITED,
         )  # fmt: skip
         self.processes = [(client, groups), *self.processes[:1]]
         if self.consent:

@@ -223,9 +223,9 @@ import os, sys
 from datetime import date
 from hubbub import Client
 from hubbub.client import collaborators
-from hubbub.testing import ManualClock
+from hubbub.testing import ManualClock, Seams
 clock = ManualClock(date(2026, 11, 21))
-client = Client(sys.argv[1], sys.argv[2], "http://127.0.0.1:1", clock=clock)
+client = Client(sys.argv[1], sys.argv[2], "http://127.0.0.1:1", seams=Seams(clock=clock))
 client.set_consent("local")
 client.record("homepage", "x")
 encoder = next(iter(collaborators(client).encoders._encoders.values())).encoder

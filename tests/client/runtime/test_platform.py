@@ -19,13 +19,13 @@ from pathlib import Path
 place, definitions = Path(sys.argv[1]), sys.argv[2]
 warnings.simplefilter("error")
 from hubbub import Client
-from hubbub.testing import RecordingTransport, raise_internal_errors
+from hubbub.testing import RecordingTransport, Seams, raise_internal_errors
 logged = []
 handler = logging.Handler()
 handler.emit = lambda record: logged.append((record.levelname, record.getMessage()))
 logging.getLogger("hubbub").addHandler(handler)
 options = ({}, {"durability": "memory"}, {"durability": "power"}, {"detached": True}, {"per_subject": True}, {"pause_when_automated": False},
-           {"transport": RecordingTransport()})
+           {"seams": Seams(transport=RecordingTransport())})
 environments = ({}, {"CI": "1"}, {"HUBBUB_CONSENT": "on"}, {"HUBBUB_CONSENT": "local"}, {"HUBBUB_DEBUG": "1"}, {"DO_NOT_TRACK": "1"})
 for option, environment in itertools.product(options, environments):
     logged.clear()

@@ -18,11 +18,12 @@ from click.testing import CliRunner
 from hubbub import Accounting
 from hubbub.cli.inspect import command as inspect_command
 from hubbub.client import collaborators
+from hubbub.randomness import system_random_bytes
 from hubbub.sdk.storage.events import JOURNAL, ROTATED, SNAPSHOT, Event, IgnoredRecordings
 from hubbub.sdk.storage.filesystem import SystemDisk
 from hubbub.sdk.storage.journal import PendingEvents
 from hubbub.sdk.storage.record_format import encode_record, scan
-from hubbub.sdk.storage.secret_file import secret_at
+from hubbub.sdk.storage.secret_file import secret_on
 from hubbub.sdk.storage.state import State
 from hubbub.sdk.upload.retry_policy import NO_RESPONSE, UploadResponse
 from hubbub.testing import SeededBytes, deliver
@@ -237,12 +238,12 @@ def test_power_loss_leaves_whole_secret_or_none(rig: Rig, unseen_seed: int) -> N
         disk: SimulatedDisk = Failing()
         disk.left = 1 + steps % 8  # type: ignore[attr-defined]
         with suppress(OSError):
-            secret_at(path, disk=disk)
+            secret_on(disk, path, system_random_bytes)
         disk = disk.after_power_loss(chance)
         made = disk.identity(path)
         assert made is None or made[1] == 32
         found.add(made is None)
-        secret_at(path, disk=disk)
+        secret_on(disk, path, system_random_bytes)
     assert found == {True, False}
 
 

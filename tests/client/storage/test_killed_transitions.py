@@ -12,6 +12,7 @@ from hubbub import Client, Definitions, Metric, Params
 from hubbub.client import collaborators
 from hubbub.encoding.encoder import Encoder
 from hubbub.randomness import system_random_bytes
+from hubbub.sdk.assembly import AllSeams
 from hubbub.sdk.storage.compaction import Compactor
 from hubbub.sdk.storage.copy_detection import renew_identity
 from hubbub.sdk.storage.filesystem import SystemDisk
@@ -54,9 +55,7 @@ def test_kill_between_local_and_on_sends_no_local_report(tmp_path: Path, compact
                 "http://127.0.0.1:1",
                 policy=UNLIMITED,
                 environment={},
-                clock=clock,
-                transport=transport,
-                disk=disk,
+                seams=AllSeams(clock=clock, transport=transport, disk=disk),
             )
 
         local = client(RecordingTransport(), SystemDisk())

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from hubbub import Client, Consent, Definitions
 from hubbub.cli import main
 from hubbub.sdk.runtime.automation import FLAGS, VARIABLES, sign_of_automation, sign_of_program
-from hubbub.testing import UNLIMITED, RecordingTransport, deliver
+from hubbub.testing import UNLIMITED, RecordingTransport, Seams, deliver
 from tests.client.conftest import HOMEPAGE, SURVEY, Rig
 from tests.support.paths import DATA, DOCS
 
@@ -139,7 +139,11 @@ def test_paused_client_leaves_an_existing_directory_as_it_is(mode: str, rig: Rig
         rig.clock.move(days=10)
         before, ledger = files_of(rig.state), first.ledger()
         definitions = Definitions([HOMEPAGE, SURVEY])
-        options: dict[str, Any] = {"clock": rig.clock, "environment": {"GITHUB_ACTIONS": "true"}, **MODES[mode]}
+        options: dict[str, Any] = {
+            "seams": Seams(clock=rig.clock),
+            "environment": {"GITHUB_ACTIONS": "true"},
+            **MODES[mode],
+        }
         client = Client(definitions, rig.state, url, policy=UNLIMITED, **options)
         assert (client.consent.level, client.consent.effective) == (Consent.ON, Consent.OFF)
         assert client.consent.paused == "automation (GITHUB_ACTIONS)"
@@ -187,7 +191,7 @@ def test_child_of_a_paused_client_is_paused(tmp_path: Path) -> None:
     [
         {"environment": {"CI": "true"}, "pause_when_automated": False},
         {"environment": {"CI": "true", "HUBBUB_CONSENT": "on"}},
-        {"environment": {"CI": "true"}, "transport": RecordingTransport()},
+        {"environment": {"CI": "true"}, "seams": Seams(transport=RecordingTransport())},
         {"environment": {"CI": "false"}},
     ],
 )

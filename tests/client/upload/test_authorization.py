@@ -18,7 +18,7 @@ from hubbub.sdk.upload import authorization as module
 from hubbub.sdk.upload import transport as transport_module
 from hubbub.sdk.upload.authorization import MAX_TOKEN_CHARACTERS
 from hubbub.sdk.upload.transport import HttpTransport
-from hubbub.testing import UNLIMITED, ManualClock, deliver
+from hubbub.testing import UNLIMITED, ManualClock, Seams, deliver
 from tests.client.conftest import SURVEY
 from tests.client.upload.test_transport import BODY, JSON, STORED, answering, http, server
 
@@ -151,7 +151,7 @@ def test_app_notices_nothing_and_inspect_has_the_reason(
             tmp_path / "state",
             url,
             policy=UNLIMITED,
-            clock=ManualClock(date(2026, 11, 21)),
+            seams=Seams(clock=ManualClock(date(2026, 11, 21))),
             authorization=lambda: answers[0](),
             environment={},
         )
@@ -176,8 +176,11 @@ def test_app_notices_nothing_and_inspect_has_the_reason(
     ("options", "message"),
     [
         ({"authorization": "token"}, "pass the function, not a token"),
-        ({"authorization": str, "detached": True}, "cannot be combined with detached or transport"),
-        ({"authorization": str, "transport": HttpTransport("http://127.0.0.1:9")}, "cannot be combined with detached"),
+        ({"authorization": str, "detached": True}, "cannot be combined with detached or a transport"),
+        (
+            {"authorization": str, "seams": Seams(transport=HttpTransport("http://127.0.0.1:9"))},
+            "cannot be combined with detached",
+        ),
     ],
 )
 def test_function_that_cannot_be_used_is_refused(tmp_path: Path, options: dict[str, Any], message: str) -> None:

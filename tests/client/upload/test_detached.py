@@ -18,7 +18,7 @@ from hubbub.client import collaborators
 from hubbub.sdk.storage.events import Reschedule
 from hubbub.sdk.storage.state_reader import read_state
 from hubbub.sdk.upload.detached import child_environment, is_python
-from hubbub.testing import ManualClock
+from hubbub.testing import ManualClock, Seams
 from hubbub.wire.batch import Batch
 from tests.client.runtime.test_fork import counted
 from tests.client.upload.test_request_length import Capture
@@ -58,7 +58,11 @@ def state(tmp_path: Path) -> Path:
     """A directory with a report of yesterday, due now; on a Monday also that of last week, from the weekly metric."""
     clock = ManualClock((datetime.now(UTC) - timedelta(days=1)).date())
     with Client(
-        METRICS, tmp_path / "state", "http://127.0.0.1:1", clock=clock, environment={"HUBBUB_CONSENT": "local"}
+        METRICS,
+        tmp_path / "state",
+        "http://127.0.0.1:1",
+        seams=Seams(clock=clock),
+        environment={"HUBBUB_CONSENT": "local"},
     ) as client:
         client.set_consent("on")
         client.record("homepage", "x")
@@ -174,10 +178,10 @@ FROZEN = """
 import sys, time
 from datetime import date
 from hubbub import Client
-from hubbub.testing import ManualClock
+from hubbub.testing import ManualClock, Seams
 
 sys.frozen, sys.executable = {frozen}, {stand_in!r}
-client = Client(sys.argv[1], sys.argv[2], sys.argv[3], detached=True, clock=ManualClock(date.fromisoformat({day!r})))
+client = Client(sys.argv[1], sys.argv[2], sys.argv[3], detached=True, seams=Seams(clock=ManualClock(date.fromisoformat({day!r}))))
 client.set_consent("on")
 client.record("homepage", "x")
 time.sleep(1)

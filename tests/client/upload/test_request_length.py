@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hubbub import Client, Definitions, KindWord, Metric, Params, PeriodKind, UnaryResponse
 from hubbub.metrics.periods import Period
 from hubbub.sdk.upload.transport import HttpTransport
-from hubbub.testing import UNLIMITED, ManualClock, SeededBytes, deliver
+from hubbub.testing import UNLIMITED, ManualClock, Seams, SeededBytes, deliver
 from hubbub.wire.batch import SINGLE_REPORT_BYTES, Batch, Report
 from tests.client.upload.test_transport import JSON, http, server
 
@@ -98,9 +98,11 @@ def test_request_length_is_constant(tmp_path: Path, made: st.DataObject) -> None
                 url,
                 durability="memory",
                 policy=UNLIMITED,
-                clock=clock,
-                random_bytes=SeededBytes(made.draw(st.integers(0, 10_000)) + seed),
-                transport=HttpTransport(url),
+                seams=Seams(
+                    clock=clock,
+                    random_bytes=SeededBytes(made.draw(st.integers(0, 10_000)) + seed),
+                    transport=HttpTransport(url),
+                ),
                 environment={},
             )
             with client:

@@ -473,10 +473,10 @@ import sys
 from hubbub import Client
 from hubbub.client import collaborators
 from hubbub.sdk.storage.events import Reschedule
-from hubbub.testing import ManualClock
+from hubbub.testing import ManualClock, Seams
 from datetime import date
 clock = ManualClock(date(2026, 11, 21))
-client = Client(sys.argv[1], sys.argv[2], sys.argv[3], clock=clock)
+client = Client(sys.argv[1], sys.argv[2], sys.argv[3], seams=Seams(clock=clock))
 client.set_consent("on")
 client.record("homepage", "x")
 clock.move(days=1)

@@ -39,12 +39,7 @@ class Lock(Protocol):
 class Disk(Protocol):
     """Disk operations of the journal and the secret file. Each may raise OSError.
 
-    Parameters
-    ----------
-    path, source, directory
-        Path of an existing file or directory, except where a method creates it.
-    target
-        New path of the file.
+    Paths are those of existing files and directories, except where a method creates one, and `target`.
     """
 
     def make_directory(self, path: Path) -> None:

@@ -15,10 +15,8 @@ from hubbub.sdk.storage.filesystem import Disk, SystemDisk
 if TYPE_CHECKING:  # `import hubbub` loads this file, and a client alone needs the journal
     from hubbub.sdk.storage.journal import Journal
 
-_SYSTEM_DISK = SystemDisk()
 
-
-def secret_at(path: str | Path, random_bytes: RandomBytes = system_random_bytes, disk: Disk = _SYSTEM_DISK) -> Secret:
+def secret_at(path: str | Path, random_bytes: RandomBytes = system_random_bytes) -> Secret:
     """Return the secret of the file `path`; the first call creates it, with mode 0600.
 
     The file is written under another name, synced, and linked to `path`. Other processes see the whole file or none,
@@ -32,8 +30,6 @@ def secret_at(path: str | Path, random_bytes: RandomBytes = system_random_bytes,
         File of the secret.
     random_bytes
         Source of a new secret.
-    disk
-        Replacement for tests.
 
     Returns
     -------
@@ -47,7 +43,11 @@ def secret_at(path: str | Path, random_bytes: RandomBytes = system_random_bytes,
     OSError
         The file cannot be read or created.
     """
-    path = Path(path)
+    return secret_on(SystemDisk(), Path(path), random_bytes)
+
+
+def secret_on(disk: Disk, path: Path, random_bytes: RandomBytes) -> Secret:
+    """Return the secret of a file on a disk, which the first call creates."""
     if disk.identity(path) is None:
         _create(path, random_bytes(SECRET_BYTES), disk)
     file = disk.open(path)
@@ -76,10 +76,10 @@ class SecretFile:
         """Return the secret; a missing or damaged one is replaced by a new one. None if the disk fails."""
         try:
             try:
-                secret = secret_at(self.path, self._random_bytes, self._disk)
+                secret = secret_on(self._disk, self.path, self._random_bytes)
             except HubbubError:
                 destroy_secret(self.path, self._disk)
-                secret = secret_at(self.path, self._random_bytes, self._disk)
+                secret = secret_on(self._disk, self.path, self._random_bytes)
         except OSError as problem:
             self._journal.degrade(problem, self.path)
             return None

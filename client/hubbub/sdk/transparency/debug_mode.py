@@ -26,7 +26,7 @@ from urllib.parse import urlsplit
 from hubbub.consent import Consent
 from hubbub.metrics.kinds import JointValue, Value
 from hubbub.metrics.metric import Metric
-from hubbub.sdk.assembly import Collaborators, Seams
+from hubbub.sdk.assembly import AllSeams, Collaborators
 from hubbub.sdk.configuration import Configuration
 from hubbub.sdk.recording.recorder import Recorder
 from hubbub.sdk.runtime.error_guard import log, logger
@@ -88,7 +88,7 @@ class DebugTransport:
         return response
 
 
-def debugged(configuration: Configuration, seams: Seams) -> tuple[Configuration, Seams]:
+def debugged(configuration: Configuration, seams: AllSeams) -> tuple[Configuration, AllSeams]:
     """Return a configuration and seams with a temporary state, which is in memory if there is no place for a directory."""
     log(logging.WARNING, "HUBBUB_DEBUG is set: the state is temporary, and no report is sent to another machine")
     transport = DebugTransport(configuration.url, configuration.ca_certs)
