@@ -52,7 +52,7 @@ STRINGS_ONLY: dict[str, Any] = {"method": "lasso", "weights": {"linux": 1}}
 
 def parameters_of(function: Callable[..., Any]) -> set[str]:
     """Parameters of a function, with the keywords of `**options`."""
-    return {each.name for each in of_function("", function)}
+    return {annotation.name for annotation in of_function("", function)}
 
 
 BAD: dict[str, tuple[Any, ...]] = {

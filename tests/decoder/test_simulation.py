@@ -270,7 +270,7 @@ YES_OR_NO = Metric.boolean("b", UnaryResponse(**EXACT))
         (Metric.joint("two", (WORD, YES_OR_NO)), [("x", "true"), ("y", None), (None, "false"), (None, None)]),
         (Metric.joint("three", (LETTERS, IMPORTED, WORD)), [("a", "7", "x"), (None, "7", None), ("q", None, "x")]),
     ],
-    ids=lambda each: each.name if isinstance(each, Metric) else "",
+    ids=lambda argument: argument.name if isinstance(argument, Metric) else "",
 )
 def test_reports_without_noise_are_the_true_bits_of_the_client(metric: Metric, values: list[Any]) -> None:
     """Of every kind, in every cohort; values are those that a client records, numbers and booleans as text."""
@@ -287,7 +287,7 @@ def test_reports_without_noise_are_the_true_bits_of_the_client(metric: Metric, v
     for at, (cohort, row) in enumerate(zip(cohorts.tolist(), rows, strict=True)):
         value = [*values, nothing][at // 200]
         true = (
-            tuple(recorded(part, each) for part, each in zip(metric.components, value, strict=True))
+            tuple(recorded(part, text) for part, text in zip(metric.components, value, strict=True))
             if len(metric.blocks) > 1
             else recorded(metric, value)
         )

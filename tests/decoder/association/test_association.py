@@ -71,9 +71,9 @@ def test_simulated_joint_reports_have_the_law_of_the_encoder(part: Metric, unsee
     rng, random_bytes = np.random.default_rng(unseen_seed), SeededBytes(unseen_seed)
     encoded = [Encoder(metric, Secret.generate(random_bytes), random_bytes).encode(("x", "b")) for _ in range(4000)]
     real, simulated = Reports.from_reports(metric, encoded), simulate(metric, {("x", "b"): 4000}, rng, form=Reports)
-    bits = [np.unpackbits(each.rows, axis=1, count=k, bitorder="little") for each in (real, simulated)]
-    pairs = [(each[:, :, None] & each[:, None, :]).sum(axis=0)[np.triu_indices(k)] for each in bits]
-    in_cohort = [each.bit_counts().ones.ravel() for each in (real, simulated)]
+    bits = [np.unpackbits(reports.rows, axis=1, count=k, bitorder="little") for reports in (real, simulated)]
+    pairs = [(one_bits[:, :, None] & one_bits[:, None, :]).sum(axis=0)[np.triu_indices(k)] for one_bits in bits]
+    in_cohort = [reports.bit_counts().ones.ravel() for reports in (real, simulated)]
     for one, other in (*zip(*pairs, strict=True), *zip(*in_cohort, strict=True)):
         assert stats.fisher_exact([[one, 4000 - one], [other, 4000 - other]]).pvalue > ALPHA / 200
 
@@ -147,8 +147,8 @@ def test_cells_and_conditionals_cover_on_random_tasks(unseen_seed: int) -> None:
             share = count / sum(n for (one, _), n in clients.items() if one == pair[0])
             half = (cell.given[0].high - cell.given[0].low) / 2 / 1.959964
             conditional.append(((cell.given[0].share - share) / half) ** 2)
-    for each in (squares, conditional):
-        assert 0.5 < np.mean(np.minimum(each, 36)) < 1.7
+    for ratios in (squares, conditional):
+        assert 0.5 < np.mean(np.minimum(ratios, 36)) < 1.7
 
 
 def test_pairing_at_random_within_cohorts_has_the_moments_of_the_test(unseen_seed: int) -> None:

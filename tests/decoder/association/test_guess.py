@@ -84,7 +84,9 @@ def test_guess_of_strong_dependence_is_nearer_than_independence_and_estimate(uns
         true = np.zeros_like(found.joint.guess)
         true[:4, :4] = counts.reshape(4, 4) / 6_000
         product = np.outer(true.sum(axis=1), true.sum(axis=0))
-        distances.append([np.abs(each - true).sum() / 2 for each in (found.joint.guess, product, found.joint.shares)])
+        distances.append(
+            [np.abs(estimate - true).sum() / 2 for estimate in (found.joint.guess, product, found.joint.shares)]
+        )
     ours, product, plain = np.sum(distances, axis=0)
     assert ours < product
     assert ours < plain

@@ -65,11 +65,11 @@ def test_products_of_scores_are_centred_in_each_cohort() -> None:
         Components.of_part(part, CARRIERS if part.name == "carrier" else None) for part in TRIP.components
     )
     sample = Sample.from_reports(simulate(TRIP, clients, rng, form=Reports), components)
-    points = [np.full(len(each), 1 / len(each)) for each in components]
+    points = [np.full(len(component), 1 / len(component)) for component in components]
     moments = CohortMoments.of_sample(sample, points)
     for cohort, blocks in enumerate(zip(*map(sample.blocks, range(3)), strict=True)):
         scores = [contrasts(len(z)).T @ (ratios / (z @ ratios)) for z, (_, ratios) in zip(points, blocks, strict=True)]
-        a, b, c = (each - each.mean(axis=1, keepdims=True) for each in scores)
+        a, b, c = (matrix - matrix.mean(axis=1, keepdims=True) for matrix in scores)
         assert np.allclose(moments.crosses[0, 2][cohort], a @ c.T)
         assert np.allclose(moments.crosses[0, 1, 2][cohort], np.einsum("an,bn,cn->abc", a, b, c))
 

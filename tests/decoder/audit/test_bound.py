@@ -43,7 +43,7 @@ def test_epsilon_bound_exceeds_the_truth_with_at_most_alpha(rate: float, epsilon
 def test_chosen_event_is_the_best_of_all_thresholds_and_directions() -> None:
     scores, other = np.repeat([2.0, 1.0, 0.0], [50, 100, 850]), np.repeat([2.0, 1.0, 0.0], [1, 90, 909])
     events = [Event(sign, sign * threshold) for sign in (1, -1) for threshold in (0.0, 1.0, 2.0)]
-    tried = [bound_of_event(each, scores, other, 0.05).epsilon for each in events]
+    tried = [bound_of_event(event, scores, other, 0.05).epsilon for event in events]
     assert choose_event(scores, other, 0.05) == Event(1, 2.0) == events[int(np.argmax(tried))]
     assert choose_event(-other, -scores, 0.05) == Event(-1, 2.0)  # values exchanged
 

@@ -53,10 +53,10 @@ def is_refuted(metric: Metric, fault: Fault, seed: int) -> bool:
 def cases(*, single_bits: bool) -> list[object]:
     """Faults of all metrics: at single bits except the last, or the others."""
     return [
-        pytest.param(metric, each, id=f"{kind}: {each.name}")
+        pytest.param(metric, fault, id=f"{kind}: {fault.name}")
         for kind, metric in METRICS.items()
-        for each in faults(metric)
-        if single_bits == (isinstance(each.client, BitWithoutNoise) and each.client.bit < metric.num_bits - 1)
+        for fault in faults(metric)
+        if single_bits == (isinstance(fault.client, BitWithoutNoise) and fault.client.bit < metric.num_bits - 1)
     ]
 
 
@@ -167,7 +167,7 @@ def test_correct_client_passes_the_replay_tests(unseen_seed: int) -> None:
 @pytest.mark.parametrize(
     "broken",
     [NeverClearsAOne(PAGE), BitWithoutNoise(PAGE, 15), CohortOfTheValue(PAGE)],
-    ids=lambda each: type(each).__name__,
+    ids=lambda client: type(client).__name__,
 )
 def test_black_box_without_a_definition_is_refuted(broken: SimulatedClient, unseen_seed: int) -> None:
     """The four values set bit 15 in some cohort; distinguishers are learned from the reports alone."""

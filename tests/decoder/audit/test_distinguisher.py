@@ -164,7 +164,7 @@ def test_declared_event_reaches_95_percent_of_the_claim_with_power_99_percent(
     claim = float(law.loss.max())
     trials = math.ceil(trials_needed(law, claim, 0.01))
     event = declared_event(law, trials, 0.01)
-    chances = [each[event.occurs(law.loss)].sum() for each in (law.first, law.second)[:: event.sign]]
+    chances = [probabilities[event.occurs(law.loss)].sum() for probabilities in (law.first, law.second)[:: event.sign]]
     rng = np.random.default_rng(unseen_seed)
     counts, other = (rng.binomial(trials, chance, 100_000).astype(float) for chance in chances)
     assert 0.002 < (epsilon_lower_bounds(counts, trials, other, trials, 0.01) < 0.95 * claim).mean() < 0.02

@@ -40,11 +40,11 @@ def test_adapter_is_asked_for_each_report_in_consecutive_periods_from_the_start_
     with pytest.raises(AuditError, match="answered 1 line to 8 requests"):
         client([(True, "a"), (None, "b")], 5, 2)
     requests = [json.loads(line) for line in path.read_text().splitlines()]
-    assert [(each["definition"]["name"], each["value"], each["period"]) for each in requests[:4]] == [
+    assert [(request["definition"]["name"], request["value"], request["period"]) for request in requests[:4]] == [
         ("dark", True, "2026-01-01"), ("page", "a", "2026-01-01"), ("dark", None, "2026-01-02"), ("page", "b", "2026-02-01"),
     ]  # fmt: skip
-    assert all(each.keys() == {"call", "definition", "secret", "value", "period"} for each in requests)
-    secrets = [each["secret"] for each in requests]
+    assert all(request.keys() == {"call", "definition", "secret", "value", "period"} for request in requests)
+    secrets = [request["secret"] for request in requests]
     assert len(set(secrets[:4])) == len(set(secrets[4:])) == 1
     assert len(set(secrets)) == 2
     assert {len(bytes.fromhex(secret)) for secret in secrets} == {32}

@@ -54,7 +54,7 @@ def test_no_value_is_the_declared_neighbour_of_many_hashes() -> None:
     params = Params(num_bits=8, num_hashes=6, num_cohorts=4, prob_p=0.25, prob_q=0.75, prob_f=0.25)
     metric = Metric.string("page", params)
     values = operations_of(metric).audited_values()
-    i, j, needed = declared_pair(metric, [true_bits(metric, each) for each in values], Schedule(1, 1), 4.73, 0.01)
+    i, j, needed = declared_pair(metric, [true_bits(metric, value) for value in values], Schedule(1, 1), 4.73, 0.01)
     assert values[j] is None
     assert values[i] is not None
     assert needed < 1e7
@@ -116,8 +116,8 @@ def test_second_candidate_is_tested_if_it_may_exceed_the_declared_mechanism(
     known, learned = single_bit("declared", 0), single_bit("learned", 1)
     candidates = [Candidate(0, 1, learned), Candidate(0, 1, known, Event(1, 1.0))]
     choices = choose(laboratory_of([0.75, share]), [True, False], 1_000, candidates, claim, 0.01)
-    assert [each.candidate.distinguisher for each in choices] == [known, learned][: 1 + suspect]
-    assert [each.event for each in choices] == [Event(1, 1.0)] * (1 + suspect)
+    assert [choice.candidate.distinguisher for choice in choices] == [known, learned][: 1 + suspect]
+    assert [choice.event for choice in choices] == [Event(1, 1.0)] * (1 + suspect)
 
 
 def test_best_candidate_of_an_unknown_mechanism_is_tested_alone() -> None:

@@ -249,7 +249,7 @@ def test_plot_is_written(survey: str, tmp_path: Path) -> None:
     ],
 )
 def test_bad_arguments_are_rejected(arguments: tuple[str, ...], message: str, survey: str) -> None:
-    done = audit(*(survey if each == "FILE" else each for each in arguments))
+    done = audit(*(survey if argument == "FILE" else argument for argument in arguments))
     assert done.exit_code in (1, 2)
     assert message in done.output
     assert "Traceback" not in done.output

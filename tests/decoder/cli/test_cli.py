@@ -156,7 +156,7 @@ def test_decode_adds_up_summaries(summary: Path, candidates: Path) -> None:
 def test_decode_warns_about_inputs_with_the_same_reports(summary: Path, candidates: Path) -> None:
     def warnings(*paths: Path) -> list[str]:
         found = json.loads(hubbub("decode", *paths, "--candidates", candidates, "--json").stdout)["warnings"]
-        return [f"{each['text']} {each['remedy']}" for each in found if each["kind"] == "repeated_inputs"]
+        return [f"{warning['text']} {warning['remedy']}" for warning in found if warning["kind"] == "repeated_inputs"]
 
     counts = read_summary(summary)
     assert isinstance(counts, BitCounts)
@@ -364,9 +364,9 @@ def test_decode_adds_up_reports_and_counts_and_prints_the_form(
 ) -> None:
     """Reports and counts add up to counts."""
     paths = [tmp_path / "reports.parquet", tmp_path / f"{kind}.parquet"]
-    for seed, (each, path) in enumerate(zip(("reports", kind), paths, strict=True)):
+    for seed, (content, path) in enumerate(zip(("reports", kind), paths, strict=True)):
         made = hubbub("simulate", definitions, "homepage", "--reports", 5_000, "--distribution", "zipf1", "--values", 20,
-                      "--seed", seed, "--content", each, "--out", path)  # fmt: skip
+                      "--seed", seed, "--content", content, "--out", path)  # fmt: skip
         assert made.exit_code == 0, made.output
     result = hubbub("decode", *paths, "--candidates", candidates, "--json")
     assert result.exit_code == 0, result.output

@@ -67,7 +67,7 @@ def test_discover_saves_and_prints_json(summary: Path, tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     document = json.loads(done.stdout)
     assert "abcdef" in document["truncated"]
-    detected = {each["candidate"] for each in document["decoding"]["estimates"] if each["detected"]}
+    detected = {estimate["candidate"] for estimate in document["decoding"]["estimates"] if estimate["detected"]}
     assert detected >= {"abc", "abcd", "head", "a"}
     with out.open(newline="") as file:
         assert {row["candidate"] for row in csv.DictReader(file) if row["detected"].lower() == "true"} == detected

@@ -91,7 +91,7 @@ def test_error_shrinks_as_the_permanent_noise_of_the_same_clients_cancels(unseen
     absent = [*NAMES, *(f"no{i}" for i in range(20))]
     for s, runs in ((0.0, 1), (0.5, 1), (1.0, 12)):
         comparisons = [compare(*pair, absent, overlap=s) for pair in pairs[:runs]]
-        variances = [each[f"no{i}"].std_error ** 2 for each in comparisons for i in range(20)]
+        variances = [comparison[f"no{i}"].std_error ** 2 for comparison in comparisons for i in range(20)]
         assert 100_000 * np.mean(variances) == pytest.approx(2 * (v_irr + (1 - s) * v_prr), rel=0.15)
 
 
@@ -106,7 +106,7 @@ def test_error_of_a_constant_unlisted_string_cancels(unseen_seed: int) -> None:
 
 def test_groups_of_one_period_have_different_clients(unseen_seed: int) -> None:
     a, b = counts(unseen_seed)
-    a, b = (BitCounts(METRIC, each.reports, each.ones, ["2026-03-01"]) for each in (a, b))
+    a, b = (BitCounts(METRIC, summary.reports, summary.ones, ["2026-03-01"]) for summary in (a, b))
     comparison = compare(a, b, NAMES)
     assert not comparison.same_clients
     assert comparison.overlap.high == 0
@@ -128,7 +128,7 @@ def test_epochs_of_hold_share_no_permanent_noise(unseen_seed: int) -> None:
 def test_change_of_a_boolean_has_the_closed_form(unseen_seed: int) -> None:
     pair = simulate_two_periods(SURVEY, {("true", "true"): 300, ("false", "false"): 600, ("false", "true"): 100}, np.random.default_rng(unseen_seed))  # fmt: skip
     comparison = compare(*pair)
-    before, after = ((each.ones[0, 0] / 1000 - 0.3) / 0.4 for each in pair)
+    before, after = ((summary.ones[0, 0] / 1000 - 0.3) / 0.4 for summary in pair)
     assert comparison["true"].change == pytest.approx(after - before)
     assert comparison["true"].std_error == pytest.approx(math.sqrt(2 * 0.3 * 0.7 / 1000) / 0.4)
     permanent = 0.8**2 * 0.25 * 0.75

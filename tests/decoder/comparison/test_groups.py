@@ -30,7 +30,9 @@ PARAMS = Params(num_bits=32, num_hashes=1, num_cohorts=8, prob_p=0.1, prob_q=0.9
 PAGE = Metric.string("page", PARAMS, period="week", group=Group("arm", ("old", "new", "other")))
 DAYS = ("2026-03-02", "2026-03-09")
 GROUPABLE = [
-    replace(each, group=VERSION) for each in METRICS if each.name in ("homepage", "browser", "dark", "delay", "theme")
+    replace(metric, group=VERSION)
+    for metric in METRICS
+    if metric.name in ("homepage", "browser", "dark", "delay", "theme")
 ]
 
 
@@ -61,7 +63,7 @@ def test_the_sum_over_all_values_is_the_metric(metric: Metric, unseen_seed: int)
     whole = None
     parts = []
     for value in VERSION.values:
-        population = {each: int(rng.integers(0, 200)) for each in values}
+        population = {name: int(rng.integers(0, 200)) for name in values}
         parts.append(simulate(metric.in_group(value), population, rng, periods=[DAYS[0]]))
         ungrouped = replace(parts[-1], metric=metric)
         whole = ungrouped if whole is None else whole + ungrouped
@@ -78,7 +80,7 @@ def test_values_are_decoded_in_the_order_of_the_definition(trends: Trends, arms:
     assert (trends.by, trends.labels, trends.metric) == ("arm", ("old", "new"), PAGE)
     for label, arm in (("old", arms[1]), ("new", arms[0])):
         alone = decode(arm, NAMES)
-        assert [each.share for each in trends[label]] == [each.share for each in alone]
+        assert [estimate.share for estimate in trends[label]] == [estimate.share for estimate in alone]
     (change,) = trends.comparisons
     assert change.to_dict()["changes"] == compare(arms[1], arms[0], NAMES).to_dict()["changes"]
     assert change["a"].detected
@@ -111,7 +113,7 @@ def test_files_and_pages_name_the_values(trends: Trends, tmp_path: Path) -> None
         '"by":"arm"',
     ):
         assert text in page, text
-    assert all(f"{each.share:.2%}" in shown for arm in trends for each in arm)
+    assert all(f"{estimate.share:.2%}" in shown for arm in trends for estimate in arm)
     assert "period" not in shown.partition("Privacy")[0]
     assert [line.get_text() for line in trends.plot(Figure()).get_xticklabels()] == ["old", "new"]
     write_comparison_report(trends.comparisons[0], tmp_path / "change.html")
@@ -135,7 +137,7 @@ def test_command(arms: list[BitCounts], tmp_path: Path) -> None:
     assert (tmp_path / "arms.svg").is_file()
     whole = json.loads(CliRunner().invoke(main, ["decode", *files, "--json"], catch_exceptions=False).stdout)
     assert whole["metric"]["digest"] == PAGE.digest
-    assert not [each for each in whole["warnings"] if each["code"] == "repeated_inputs"]
+    assert not [warning for warning in whole["warnings"] if warning["code"] == "repeated_inputs"]
     wrong = CliRunner().invoke(main, ["decode", *files, "--by", "version"])
     assert (wrong.exit_code, "page has the group 'arm'" in wrong.stderr) == (2, True)
 
@@ -193,7 +195,7 @@ def test_intervals_cover_the_difference_of_clients_that_move(unseen_seed: int) -
     """No share differs. An interval that forgot the clients of both arms would still hold 0 often enough: it must not be too narrow."""
     rng, runs, sizes = np.random.default_rng(unseen_seed), 50, (2000, 2000, 4000)
     covered = np.array([
-        [each.low <= 0 <= each.high for each in compare(*clients_that_move(rng, sizes), NAMES).changes]
+        [change.low <= 0 <= change.high for change in compare(*clients_that_move(rng, sizes), NAMES).changes]
         for _ in range(runs)
     ])  # fmt: skip
     assert covered.sum(axis=0).min() >= binom.ppf(1e-4, runs, 0.95), covered.mean(axis=0)

@@ -77,5 +77,5 @@ def test_series_of_numbers_without_values_is_rejected() -> None:
 
 def test_series_of_weights_orders_the_candidates() -> None:
     counts, weights = summary(STRING), {"a": 3.0, "b": 2.0}
-    of_series, of_dict = (decode(counts, NAMES, weights=each) for each in (pd.Series(weights), weights))
+    of_series, of_dict = (decode(counts, NAMES, weights=mapping) for mapping in (pd.Series(weights), weights))
     assert of_series.to_dict() == of_dict.to_dict()

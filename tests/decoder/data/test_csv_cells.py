@@ -112,7 +112,7 @@ def test_results_have_no_formula_and_keep_every_string(kind: str, tmp_path: Path
         result.save(tmp_path / "result.csv")
         require_no_formula((tmp_path / "result.csv").read_bytes(), names)
         if kind == "decode":
-            assert read_candidates(tmp_path / "result.csv") == [each.candidate for each in result.estimates]
+            assert read_candidates(tmp_path / "result.csv") == [estimate.candidate for estimate in result.estimates]
             result.save(tmp_path / "result.parquet")
             assert set(pq.read_table(tmp_path / "result.parquet")["candidate"].to_pylist()) == set(names)
         result.save(tmp_path / "result.json")

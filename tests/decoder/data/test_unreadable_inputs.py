@@ -71,7 +71,7 @@ def directory() -> Iterator[Path]:
 def test_an_unreadable_directory_of_summaries_is_not_called_empty(directory: Path, below: bool) -> None:
     tasks, unreadable = find_tasks(directory.parent if below else directory, None, Options())
     assert tasks == []
-    assert [each.path for each in unreadable] == [directory]
+    assert [file.path for file in unreadable] == [directory]
     assert "the directory cannot be read: Permission denied. Run the command as" in unreadable[0].reason
 
 

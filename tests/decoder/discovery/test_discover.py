@@ -114,7 +114,7 @@ def test_full_beam_keeps_the_largest_shares(unseen_seed: int) -> None:
     texts = [start + "".join(rng.choice(list("abcdefgh"), 3)) for start in starts]
     population = dict(zip(texts, [25_000] * 10 + [10_000] * 25, strict=True))
     found = discover(simulate(metric, population, rng), beam=15)
-    assert {each.candidate for each in found.detected} >= set(texts[:10])
+    assert {estimate.candidate for estimate in found.detected} >= set(texts[:10])
 
 
 def test_value_of_one_symbol_more_than_longest_is_found_whole(unseen_seed: int) -> None:
@@ -124,7 +124,7 @@ def test_value_of_one_symbol_more_than_longest_is_found_whole(unseen_seed: int) 
     """
     population = {"abcdef": 30_000, "hgfedcb": 30_000, "ffffff": 15_000, "ffffffa": 30_000}
     found = discover(simulate(WORDS, population, np.random.default_rng(unseen_seed)))
-    detected = {each.candidate for each in found.detected}
+    detected = {estimate.candidate for estimate in found.detected}
     assert detected >= {"abcdef", "ffffff"}
     assert "hgfedc" not in detected
     assert set(found.truncated) >= {"hgfedc", "ffffff"}
@@ -195,7 +195,7 @@ def test_search_does_not_read_the_held_out_group(unseen_seed: int) -> None:
         ones=np.where(np.arange(64)[:, None] < start, counts.ones, 0),
         ones_histogram=None,
     )
-    found = [search_prefixes(each, DISCOVER, beam=20, max_candidates=10_000) for each in (counts, without)]
+    found = [search_prefixes(summary, DISCOVER, beam=20, max_candidates=10_000) for summary in (counts, without)]
     assert found[0].fragments == found[1].fragments
     with pytest.raises(SummaryError, match="the held-out group has no report"):
         decode(without, ["abc"])
@@ -208,8 +208,8 @@ def test_repeated_reports_of_the_same_clients_are_no_more_evidence(unseen_seed: 
     week = replace(
         counts, reports=counts.reports * 7, ones=counts.ones * 7, ones_histogram=None, periods=tuple(periods)
     )
-    found = [search_prefixes(each, DISCOVER, beam=20, max_candidates=10_000) for each in (counts, week)]
-    one, seven = (dict(zip(each.fragments, each.log_odds, strict=True)) for each in found)
+    found = [search_prefixes(summary, DISCOVER, beam=20, max_candidates=10_000) for summary in (counts, week)]
+    one, seven = (dict(zip(prefixes.fragments, prefixes.log_odds, strict=True)) for prefixes in found)
     assert one == pytest.approx(seven, rel=1e-6)
 
 

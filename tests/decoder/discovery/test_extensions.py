@@ -34,7 +34,7 @@ def test_ending_is_learned_from_its_context() -> None:
     model = symbols.learn(
         prefixes(dict.fromkeys([b"a.co" + END, b"bb.co" + END, b"ab.co" + END, b"ca.co" + END], 20.0))
     )
-    c, o, dot = (symbols.numbers[each] for each in (b"c", b"o", b"."))
+    c, o, dot = (symbols.numbers[character] for character in (b"c", b"o", b"."))
     assert np.exp(model.log_rows[model.row_of[dot, c], o]) > 0.6
     assert np.exp(model.log_rows[model.row_of[c, o], symbols.end]) > 0.6
 
@@ -44,10 +44,10 @@ def test_candidates_are_all_extensions_if_they_are_few(alphabet: str) -> None:
     symbols = Symbols.of(Discovery(longest=8, alphabet=alphabet))
     kept = prefixes({b"a": 3.0, b"c" + END: 1.0})
     candidates = extend(kept, symbols, symbols.learn(kept), 2, 1_000, 1.0)
-    characters = [each.encode() for each in alphabet]
+    characters = [character.encode() for character in alphabet]
     expected = [
         b"a" + END,
-        *(b"a" + each + END for each in characters),
+        *(b"a" + character + END for character in characters),
         *(b"a" + x + y for x, y in product(characters, repeat=2)),
     ]
     assert sorted(candidates.fragments) == sorted([b"c" + END, *expected])

@@ -23,7 +23,7 @@ def joined(
 ) -> dict[bytes, float]:
     """Posterior probabilities of candidates; (probability, number of the prefix) of each, shares of prefixes and of n-grams."""
     size = len(candidates)
-    rho, parents = (np.array(each) for each in zip(*candidates.values(), strict=True))
+    rho, parents = (np.array(column) for column in zip(*candidates.values(), strict=True))
     whole = np.arange(size) < num_whole
     prior = Prior(
         np.log(rho) - np.log1p(-rho),

@@ -86,7 +86,7 @@ def test_strings_are_found_where_the_law_predicts_it(unseen_seed: int) -> None:
         population = dict(zip(texts, map(int, rng.multinomial(reports, shares)), strict=True))
         counts, beam = simulate(metric, population, rng), int(rng.choice([30, 100, 1000]))
         found = discover(counts, target="population", beam=beam, max_candidates=100_000)
-        detected = {each.candidate for each in found.detected}
+        detected = {estimate.candidate for estimate in found.detected}
         law = law_of(metric, reports)
         for text, share in zip(texts, shares, strict=True):
             predicted = detection_probability(law.discover, 128, law.noise, reports, float(share), length, beam)

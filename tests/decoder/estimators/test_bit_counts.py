@@ -148,5 +148,5 @@ def test_reports_without_noise_are_decoded(unseen_seed: int) -> None:
     population = {f"{unseen_seed} {v}": 2_000 // (v + 1) for v in range(50)}
     counts = simulate(Metric.string("m", params), population, np.random.default_rng(unseen_seed))
     estimates = decode(counts, list(population)).estimates
-    truth = np.array([population[each.candidate] for each in estimates]) / sum(population.values())
-    assert [each.share for each in estimates] == pytest.approx(truth, abs=0.01)
+    truth = np.array([population[estimate.candidate] for estimate in estimates]) / sum(population.values())
+    assert [estimate.share for estimate in estimates] == pytest.approx(truth, abs=0.01)

@@ -245,11 +245,11 @@ def test_posterior_means_of_many_categories_are_known_and_near_the_shares(
         clients = rng.multinomial(20_000, shares / shares.sum())
         decoding = decode(simulate(metric, dict(zip(MANY, clients.tolist(), strict=True)), rng))
         assert math.isnan(decoding.listed_total.share) is (metric is not ROWS)
-        truth = np.array([clients[MANY.index(each.candidate)] for each in decoding]) / 20_000
-        means = np.array([each.posterior_mean for each in decoding])
+        truth = np.array([clients[MANY.index(estimate.candidate)] for estimate in decoding]) / 20_000
+        means = np.array([estimate.posterior_mean for estimate in decoding])
         assert means.min() >= 0
         assert means.sum() <= 1 + 1e-9
-        cut = np.maximum([each.share for each in decoding], 0)
+        cut = np.maximum([estimate.share for estimate in decoding], 0)
         errors += [np.sum((guess - truth) ** 2) for guess in (means, 0, cut)]
     assert errors[0] < errors[2] / 2
     assert errors[0] < errors[1] or np.ptp(shares) == 0

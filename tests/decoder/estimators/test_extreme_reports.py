@@ -38,7 +38,7 @@ def test_extreme_reports_are_decoded(
             warnings.simplefilter("error")
             decoding = decode(found, candidates, fabricated=fabricated)
             assert decoding.document().lines
-        for each in decoding:
-            assert not each.low > each.high
-            needed = each.forged_reports_needed
+        for estimate in decoding:
+            assert not estimate.low > estimate.high
+            needed = estimate.forged_reports_needed
             assert needed is None or 1 <= needed <= decoding.num_reports

@@ -111,7 +111,9 @@ def test_cohorts_in_the_wrong_order_fail_a_goodness_of_fit_test(unseen_seed: int
         turned = BitCounts(counts.metric, counts.reports[order], counts.ones[order])
         decoding = decode(turned)
         p_values[name] = {test.name: test.p_value for test in decoding.fit_tests}["thresholds"]
-        assert any("More numbers reach high thresholds" in each.text for each in decoding.warnings) == (name == "wrong")
+        assert any("More numbers reach high thresholds" in warning.text for warning in decoding.warnings) == (
+            name == "wrong"
+        )
     assert p_values["wrong"] < 1e-30
     assert p_values["right"] > ALPHA
 
@@ -183,7 +185,7 @@ def test_variance_is_that_of_the_model(
         true = drawn / clients if target == "reporters" else shares
         squares.append((found.value / 100 - places @ true) ** 2)
         declared.append((found.std_error / 100) ** 2)
-    low, high = (chi2.ppf(each, 400) / 400 for each in (ALPHA / 2, 1 - ALPHA / 2))
+    low, high = (chi2.ppf(level, 400) / 400 for level in (ALPHA / 2, 1 - ALPHA / 2))
     assert low < np.mean(squares) / variance < high
     excess = 1 / (4 * 16**2 * clients) if target == "reporters" else 0.0
     assert 0.98 * variance < np.mean(declared) < 1.02 * variance + excess

@@ -168,7 +168,7 @@ def test_rounding_of_the_score_moves_no_total(seed: int) -> None:
         features=model.features * (1 + 1e-15 * rng.uniform(-1, 1, size=model.features.shape)),
     )
     priors = CandidatePriors(np.where(flags, 0, truth[:listed]), np.where(flags, 1e-4, 1e-2))
-    was, now = (each.totals(priors, 0.05, flags) for each in (model, rounded))
+    was, now = (variant.totals(priors, 0.05, flags) for variant in (model, rounded))
     errors = np.sqrt(np.diag(was.covariance))
     assert now.shares == pytest.approx(was.shares, rel=0, abs=1e-9 * errors.min())
     assert np.sqrt(np.diag(now.covariance)) == pytest.approx(errors, rel=1e-9)
@@ -357,7 +357,7 @@ def test_mixed_effects_are_closer_to_the_truth_than_bit_counts_and_fixed_effects
         fixed = fit_reports_one_step(Evidence(reports), design).shares
         truth = np.array([people.get(name, 0) / reports.num_reports for name in names])
         estimates = ([found[name].share for name in names], [bits[name].share for name in names], fixed)
-        squares += [np.sum((each - truth) ** 2) for each in estimates]
+        squares += [np.sum((estimate - truth) ** 2) for estimate in estimates]
         for name, share in zip(names, truth, strict=True):
             covered[name in people].append(found[name].low <= share <= found[name].high)
     mixed, counted, least = np.sqrt(squares)

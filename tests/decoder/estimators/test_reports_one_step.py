@@ -166,7 +166,7 @@ def test_simulated_hash_moments_match_all_strings(unseen_seed: int) -> None:
     patterns = (np.arange(256)[:, None] >> np.arange(8)) & 1
     none = np.prod(np.where(patterns, 0.2, 0.8), axis=1)
     strings = np.array(list(itertools.combinations(range(8), 2)))
-    of_string = np.array([np.prod(np.where(patterns[:, each], 4.0, 0.25), axis=1) for each in strings])
+    of_string = np.array([np.prod(np.where(patterns[:, string], 4.0, 0.25), axis=1) for string in strings])
     of_hashing = np.einsum("s,gs,cvs->cgv", none, of_string - of_string.mean(axis=0), x)
     design = design_matrix(names, params)
     reports = simulated(params, {"a": 400, "b": 100}, unseen_seed, no_value=500)
@@ -445,8 +445,8 @@ def test_leave_one_out_scores_sum_to_the_estimate(monkeypatch: pytest.MonkeyPatc
     found = fit_reports_one_step(Evidence(reports), design_matrix(["a", "b", "c", "nobody"], params))
     z = found.shares / np.sqrt(found.variances)
     assert len(added) >= 3
-    for each in added:
-        assert np.min(np.abs(each / z - 1)) < 0.2
+    for scores in added:
+        assert np.min(np.abs(scores / z - 1)) < 0.2
 
 
 def test_frequent_unlisted_string_widens_the_null_distribution(unseen_seed: int) -> None:

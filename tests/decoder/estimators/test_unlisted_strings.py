@@ -90,7 +90,7 @@ def test_two_equally_frequent_unlisted_strings_are_one_row(unseen_seed: int) -> 
     population, none = draw_words({"the": 0.045, "of": 0.045}, 2_000_000, rng)
     counts = simulate(Metric.string("words", params(16, 1, 64)), population, rng, no_value=none)
     decoding = decode(counts, listed_words(population, 60)).match_unlisted(["and", "of", "in", "the"])
-    (string,) = (each for each in decoding.unlisted_strings if each.num_strings == 2)
+    (string,) = (string for string in decoding.unlisted_strings if string.num_strings == 2)
     assert abs(string.share - (population["the"] + population["of"]) / 2_000_000) < SIX_SIGMA * string.std_error
     assert set(string.matches) == {"the", "of"}
     assert string.label == "(2 unlisted)"

@@ -62,9 +62,9 @@ def test_the_decoding_process_answers_like_this_one_without_its_secrets(
     async def run() -> None:
         process, job = DecodingProcess(place), job_of(place)
         for suffix in (".json", ".html", ".png"):
-            each = replace(job, suffix=suffix, show=Show.HIGHLIGHTS if suffix == ".json" else Show.SUM)
-            answer = await _answer(process, each)
-            assert answer == each.answer() or suffix == ".png", answer
+            asked = replace(job, suffix=suffix, show=Show.HIGHLIGHTS if suffix == ".json" else Show.SUM)
+            answer = await _answer(process, asked)
+            assert answer == asked.answer() or suffix == ".png", answer
             assert isinstance(answer, bytes)
         running = process._process
         assert running is not None

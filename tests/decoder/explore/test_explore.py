@@ -111,7 +111,7 @@ def test_every_kind_has_pages_or_a_reason(tmp_path: Path, metric: Metric) -> Non
     task = next(iter(explored.explorer.read()[0].values())).tasks[0]
     if statuses[""].status == 200:
         found = Highlights.of(decode(read_collected(task.files[0]), ["linux", "mail"] if task.candidates else None))
-        assert all(each.low <= each.share <= each.high for each in found.shares)
+        assert all(share.low <= share.share <= share.high for share in found.shares)
         assert found.shares or found.mean
     for query, response in statuses.items():
         if response.status != 200:
@@ -586,8 +586,8 @@ def test_values_of_a_group_have_pages_of_their_own_and_one_together(place: Path)
         assert "Shares by arm" in shown
         assert f"2 arms: old, new; {DAYS[0]} to {DAYS[1]}" in shown
         shares = decode_each([*arms["old"][:2], *arms["new"][:2]], ["a", "b"], by="arm")
-        number = {name: sum(each[name].share * each.num_reports for each in shares) for name in "ab"}
-        total = sum(each.num_reports for each in shares)
+        number = {name: sum(decoding[name].share * decoding.num_reports for decoding in shares) for name in "ab"}
+        total = sum(decoding.num_reports for decoding in shares)
         assert all(f"{number[name] / total:.2%}" in shown for name in "ab")
         assert f'href="../{whole[1:]}-old/"' in page.body.decode()
         one = explored.get(f"{whole}-old/")
@@ -601,8 +601,8 @@ def test_values_of_a_group_have_pages_of_their_own_and_one_together(place: Path)
 def test_a_file_of_all_values_is_not_added_to_those_of_single_ones(place: Path) -> None:
     metric = replace(PAGE, name="arms", group=Group("arm", ("old", "new", "other")))
     (place / "candidates" / "arms.txt").write_text("a\nb\n")
-    for each in (metric, metric.in_group("old")):
-        write(place, each, DAYS[0], {"a": 1_000, "b": 500})
+    for part in (metric, metric.in_group("old")):
+        write(place, part, DAYS[0], {"a": 1_000, "b": 500})
     with Explored(place) as explored:
         for address in (f"/arms@{metric.digest[:8]}/data.json", f"/arms@{metric.digest[:8]}-old/data.json"):
             assert json.loads(explored.get(address).body)["num_reports"] == 1_500

@@ -53,7 +53,7 @@ def test_more_reports_never_make_a_frequent_string_less_certain(hashes: int, coh
     bits, top = int(rng.choice([8, 16, 32])), float(rng.choice([1.0, rng.uniform(0.1, 1), rng.uniform(0.1, 1)]))
     decodings = [decode_expected(bits, hashes, cohorts, top, size) for size in SIZES if size >= 50 * cohorts]
     firsts = [decoding["v0"] for decoding in decodings]
-    for fewer, more in pairwise([each.p_value for each in firsts if not math.isnan(each.share)]):
+    for fewer, more in pairwise([estimate.p_value for estimate in firsts if not math.isnan(estimate.share)]):
         rounded = fewer * (1.25 if fewer > 1e-4 else 1 + 1e-6)
         assert more <= max(rounded, decodings[0].collision_probability)
     for decoding, first in zip(decodings, firsts, strict=True):

@@ -124,8 +124,8 @@ def test_a_forged_detection_needs_at_most_the_reports_that_were_forged(candidate
 
 def test_every_detected_candidate_has_a_number_that_grows_with_its_share() -> None:
     decoding = decode(collected(), FEW)
-    numbers = [each.forged_reports_needed for each in decoding]
-    assert all((number is not None) == each.detected for number, each in zip(numbers, decoding, strict=True))
+    numbers = [estimate.forged_reports_needed for estimate in decoding]
+    assert all((number is not None) == estimate.detected for number, estimate in zip(numbers, decoding, strict=True))
     assert decoding[0].forged_reports_needed > 20 * decoding.detected[-1].forged_reports_needed  # type: ignore[operator]  # of detected ones
 
 
@@ -134,7 +134,7 @@ def test_retained_reports_have_numbers() -> None:
     for candidates in (FEW, MANY[:100]):
         decoding = decode(reports, candidates)
         assert decoding.detected
-        assert all(each.forged_reports_needed for each in decoding.detected)
+        assert all(estimate.forged_reports_needed for estimate in decoding.detected)
 
 
 def test_the_bound_of_retained_reports_is_near_an_attack() -> None:
@@ -169,8 +169,8 @@ def test_numbers_or_the_reason(
     form: type[BitCounts] | type[PatternCounts], bits: int, cohorts: int, candidates: list[str], is_known: bool
 ) -> None:
     decoding = decode(collected(form, replace(WORDS, num_bits=bits, num_cohorts=cohorts)), candidates)
-    reasons = [each for each in decoding.warnings if each.kind == "forged_reports_unknown"]
-    assert {each.forged_reports_needed is not None for each in decoding.detected} == {is_known}
+    reasons = [warning for warning in decoding.warnings if warning.kind == "forged_reports_unknown"]
+    assert {estimate.forged_reports_needed is not None for estimate in decoding.detected} == {is_known}
     assert len(reasons) == (not is_known)
 
 
@@ -205,11 +205,13 @@ def test_intervals_with_forged_reports_contain_those_without(case: int) -> None:
     counts, candidates = kinds()[case]
     decodings = [decode(counts, candidates, fabricated=share) for share in (0.0, 0.001, 0.02)]
     for narrow, wide in pairwise(decodings):
-        for each in narrow:
-            other = wide[each.candidate]
-            assert other.low < each.low <= each.share <= each.high < other.high
-            assert other.share == each.share
-        assert {each.candidate for each in wide.detected} <= {each.candidate for each in narrow.detected}
+        for estimate in narrow:
+            other = wide[estimate.candidate]
+            assert other.low < estimate.low <= estimate.share <= estimate.high < other.high
+            assert other.share == estimate.share
+        assert {estimate.candidate for estimate in wide.detected} <= {
+            estimate.candidate for estimate in narrow.detected
+        }
         assert math.isnan(wide.listed_total.share)
         assert math.isnan(wide[0].posterior_mean)
     assert all(low < high for low, high in decodings[1].intervals(0.5))
@@ -221,7 +223,7 @@ def test_low_is_above_0_exactly_where_the_test_rejects() -> None:
         counts, candidates = kinds()[case]
         decoding = decode(counts, candidates, fabricated=0.002)
         assert decoding.detected
-        assert all((each.low > 0) == (each.p_value < 0.025) for each in decoding)
+        assert all((estimate.low > 0) == (estimate.p_value < 0.025) for estimate in decoding)
 
 
 def test_ordinal_metrics_refuse_fabricated_reports() -> None:

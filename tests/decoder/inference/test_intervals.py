@@ -65,7 +65,7 @@ def test_false_discovery_rate_holds_for_equicorrelated_tests(unseen_seed: int) -
     rng = np.random.default_rng(unseen_seed)
     for real in (0, 20, 50, 90):
         common = math.sqrt(0.3) * rng.standard_normal(2500)
-        false = [_false_share(math.sqrt(0.7) * rng.standard_normal(100) + each, real) for each in common]
+        false = [_false_share(math.sqrt(0.7) * rng.standard_normal(100) + shift, real) for shift in common]
         assert np.mean(false) < 0.05 + norm.isf(1e-6) * np.std(false) / 50, real
 
 

@@ -71,7 +71,7 @@ def test_p_values_of_random_strings_keep_each_level_down_to_one_string(unseen_se
             scores[np.arange(3), rng.integers(16, size=3)] += height
         scores -= scores.mean(axis=1, keepdims=True)
         scores /= math.sqrt(scores.var(axis=1).sum())
-        own = np.array([list(each) for each in product(*scores)])
+        own = np.array([list(combination) for combination in product(*scores)])
         exact = np.sort([sum_tail(z, [*scores], None) for z in own])
         assert (exact >= np.arange(1, 4097) / 4096 * (1 - 1e-9)).all()
         p = np.sort([collision_p_value(z, [*scores], 1 / 16) for z in own])

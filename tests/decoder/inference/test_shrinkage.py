@@ -158,7 +158,7 @@ def test_rare_large_errors_are_no_shares(unseen_seed: int) -> None:
     for _ in range(20):
         shares = rng.choice(met, (2, 200)).sum(axis=0) + rng.normal(0, error, 200)
         shares[0] += 0.5
-        with_null, normal = (posterior_shares(shares, errors, total=0.5, null=each).medians for each in (null, None))
+        with_null, normal = (posterior_shares(shares, errors, total=0.5, null=law).medians for law in (null, None))
         runs.append((with_null[0], with_null[1:].sum(), normal[1:].sum()))
     present, absent, absent_if_normal = np.mean(runs, axis=0)
     assert present == pytest.approx(0.5, abs=0.1)

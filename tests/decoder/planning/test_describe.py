@@ -239,7 +239,7 @@ def test_command_prints_five_figures_and_warnings_and_explains_on_request() -> N
     ],
 )
 def test_command_names_the_remedy(definitions: list[Path], arguments: tuple[object, ...], message: str) -> None:
-    result = hubbub("plan", *(definitions[0] if each == "{path}" else each for each in arguments))
+    result = hubbub("plan", *(definitions[0] if argument == "{path}" else argument for argument in arguments))
     assert result.exit_code != 0
     assert message in result.stderr
     assert result.stdout == ""

@@ -122,7 +122,7 @@ def test_chosen_epoch_has_the_smallest_variance_of_all_lengths(unseen_seed: int)
         chosen, _ = choose_hold(wishes, share)
         lengths = [length for length in range(1, last + 1) if math.ceil(last / length) >= wishes.values]
         choices = [replace(wishes, values=1, hold=length) for length in lengths]
-        noises = {each.hold: noise_of(each, share, chain_of(each, share)) for each in choices}
+        noises = {choice.hold: noise_of(choice, share, chain_of(choice, share)) for choice in choices}
         assert noises[chosen.hold] <= 1.03 * min(noises.values()), (wishes, noises)
 
 
@@ -188,7 +188,7 @@ def brute_force(wishes: Wishes) -> float:
         valid = (p >= 0) & (q <= 1)
         noise = np.where(valid, Chain(a, b, p, q).noise(mean_share, repetition), np.inf)
         cell = np.unravel_index(np.argmin(noise), noise.shape)
-        chain = Chain(*(np.asarray(each[cell]) for each in (a, b, p, q)))
+        chain = Chain(*(np.asarray(grid[cell]) for grid in (a, b, p, q)))
         for k in (64, 128, wishes.bits):
             for m in (32, 64, 128, 256):
                 law = StringAccuracy(
@@ -257,7 +257,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"epsilon": math.nan, "num_reports": 10}, "epsilon must be a number"),
 ]
 FIELDS = {field.name for field in fields(Wishes)}
-OPTIONS = {each.name: each.opts[0] for each in command.params if each.name in FIELDS}
+OPTIONS = {parameter.name: parameter.opts[0] for parameter in command.params if parameter.name in FIELDS}
 
 
 @pytest.mark.parametrize(("wishes", "message"), REFUSED)
@@ -284,19 +284,21 @@ def test_every_wish_is_an_option() -> None:
 
 
 def test_option_kind_offers_the_kinds_that_have_a_planner() -> None:
-    (kind,) = (each for each in command.params if each.name == "kind")
+    (kind,) = (parameter for parameter in command.params if parameter.name == "kind")
     assert isinstance(kind.type, click.Choice)
     assert set(kind.type.choices) == {word for word, _ in KindPlanner.planners}
 
 
 def test_plan_promises_a_lifetime_epsilon_or_warns() -> None:
     wishes = Wishes(epsilon=1, longitudinal=2, num_reports=100_000, num_candidates=10)
-    open_ended, promised = (plan(each, expires=TOMORROW) for each in (wishes, replace(wishes, lifetime_epsilon=7.0)))
+    open_ended, promised = (
+        plan(variant, expires=TOMORROW) for variant in (wishes, replace(wishes, lifetime_epsilon=7.0))
+    )
     lifetime = open_ended.description.privacy.epsilon_lifetime
-    assert any(f"may spend epsilon = {lifetime:.3f} over all its secrets" in each for each in open_ended.warnings)
+    assert any(f"may spend epsilon = {lifetime:.3f} over all its secrets" in warning for warning in open_ended.warnings)
     assert "lifetime_epsilon = 7\n" in promised.toml()
     assert promised.description.privacy.epsilon_lifetime <= 7 < lifetime
-    assert not any("lifetime_epsilon" in each for each in promised.warnings)
+    assert not any("lifetime_epsilon" in warning for warning in promised.warnings)
 
 
 def test_random_wishes_of_every_kind_are_kept_or_refused(unseen_seed: int) -> None:

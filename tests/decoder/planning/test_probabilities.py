@@ -31,7 +31,9 @@ def best_noise(limits: Limits, number: int, share: float, *, symmetric: bool = F
 def test_one_report_finds_optimized_unary_encoding(epsilon: float) -> None:
     noise, chain = best_noise(Limits(64, (0, 1), epsilon), 1, 0.0)
     assert noise == pytest.approx(oue(epsilon), rel=1e-4)
-    assert [float(each) for each in chain] == pytest.approx([1, 0, 1 / (math.exp(epsilon) + 1), 0.5], abs=0.002)
+    assert [float(probability) for probability in chain] == pytest.approx(
+        [1, 0, 1 / (math.exp(epsilon) + 1), 0.5], abs=0.002
+    )
 
 
 @pytest.mark.parametrize(("report", "lifetime"), [(1, 4), (2, 4), (4, 8)])

@@ -110,7 +110,9 @@ def test_mechanisms_are_compared_at_equal_central_epsilon() -> None:
         bisect_left(
             range(100, 401),
             1.2,
-            key=lambda each: central_epsilon(one_hot_params(4, chain(each / 100).within_epsilons()), 1_000, 1e-9),
+            key=lambda hundredths: central_epsilon(
+                one_hot_params(4, chain(hundredths / 100).within_epsilons()), 1_000, 1e-9
+            ),
         )
         / 100
         + 1

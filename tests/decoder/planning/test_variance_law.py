@@ -87,7 +87,7 @@ def test_bit_law_is_the_declared_variance_of_least_squares(
     for run in range(6):
         people = {f"{run} {i}": round(clients * share) for i, share in enumerate(shares.values)}
         counts = simulate(metric, people, np.random.default_rng(run))
-        declared = np.mean([each.std_error**2 for each in decode(counts, list(people))])
+        declared = np.mean([estimate.std_error**2 for estimate in decode(counts, list(people))])
         ratios.append(declared / shares.mean(law.variance(shares.values)))
     assert np.mean(ratios) == pytest.approx(1, abs=tolerance)
 
@@ -125,7 +125,7 @@ def test_score_of_one_candidate_is_the_average_over_filters() -> None:
 
 
 def test_johnson_eigenvalues_match_a_dense_matrix() -> None:
-    sets = [sum(1 << i for i in each) for each in itertools.combinations(range(6), 3)]
+    sets = [sum(1 << i for i in members) for members in itertools.combinations(range(6), 3)]
     values = np.array([0.3, -1.0, 2.0, 5.0])
     dense = np.array([[values[(a & b).bit_count()] for a in sets] for b in sets])
     expected = np.linalg.eigvalsh(dense)
@@ -154,7 +154,7 @@ def test_scores_average_the_inverse_of_the_mixture_over_the_hashing(h: int, resp
     shares, k = np.array([0.5, 0.2, 0.1]), 5
     definition = params(k, h, 1, **response)
     law = LikelihoodLaw(Chain.of_mechanism(definition.mechanism), k, h, Repetition(), Shares.of(shares))
-    sets = [sum(1 << i for i in each) for each in itertools.combinations(range(k), h)]
+    sets = [sum(1 << i for i in bits) for bits in itertools.combinations(range(k), h)]
     set_, unset = (
         definition.mechanism.q_star / definition.mechanism.p_star,
         (1 - definition.mechanism.q_star) / (1 - definition.mechanism.p_star),
@@ -168,9 +168,9 @@ def test_scores_average_the_inverse_of_the_mixture_over_the_hashing(h: int, resp
         for report in (0, 1, 0b110, 0b10111):
             mixtures = [
                 own * ratio(report, sets[0])
-                + sum(x * ratio(report, u) for x, u in zip(others, each, strict=True))
+                + sum(x * ratio(report, u) for x, u in zip(others, hashing, strict=True))
                 + 0.2
-                for each in itertools.product(sets, repeat=len(others))
+                for hashing in itertools.product(sets, repeat=len(others))
             ]
             ones = (report & sets[0]).bit_count()
             assert scores[2, ones, report.bit_count() - ones] == pytest.approx(
@@ -224,7 +224,7 @@ def test_predicted_variance_is_delivered(data: str, unseen_seed: int) -> None:
     cases = [draw_case(DATA.index(data) + 3 * i, unseen_seed) for i in range(3)]
     outcomes = [measure(case, 100, np.random.default_rng((unseen_seed, i))) for i, case in enumerate(cases)]
     ratio, _ = mean_ratio(outcomes)
-    error = math.sqrt(sum((each.error / each.predicted) ** 2 for each in outcomes)) / len(outcomes)
+    error = math.sqrt(sum((outcome.error / outcome.predicted) ** 2 for outcome in outcomes)) / len(outcomes)
     assert abs(ratio - 1) <= 0.05 + norm.isf(ALPHA / 2) * error
 
 
@@ -238,5 +238,5 @@ def test_plans_deliver_their_variance(unseen_seed: int) -> None:
         measure(draw_planned_case(i, unseen_seed), 100, np.random.default_rng((unseen_seed, i))) for i in range(4)
     ]
     ratio, _ = mean_ratio(outcomes)
-    error = math.sqrt(sum((each.error / each.predicted) ** 2 for each in outcomes)) / len(outcomes)
+    error = math.sqrt(sum((outcome.error / outcome.predicted) ** 2 for outcome in outcomes)) / len(outcomes)
     assert abs(ratio - 1) <= 0.05 + norm.isf(ALPHA / 2) * error

@@ -228,7 +228,7 @@ def test_heading_sorts_the_changes(browser: Any, pages: dict[str, Path], trends:
     heading = "#changes ~ .scroll th:nth-child(4) button"
     find_all(browser, heading)[0].click()
     changes = [change for comparison in reversed(trends.comparisons) for change in comparison.detected]
-    expected = [each.candidate for each in sorted(changes, key=lambda each: -each.change)]
+    expected = [change.candidate for change in sorted(changes, key=lambda change: -change.change)]
     assert rows_of(browser, "changes") == expected
     find_all(browser, heading)[0].click()
     assert rows_of(browser, "changes") == expected[::-1]

@@ -739,9 +739,9 @@ def test_warns_about_totals_outside_0_and_100_percent(total: str, share: float, 
     estimate = ShareEstimate(share, 0.04, share - 0.08, share + 0.08)
     decoding = replace(by_hand(), metric=HOMEPAGE, num_reports=reports, **{total: estimate})  # type: ignore[arg-type]
     found = list(impossible_totals(decoding))
-    assert [f"{share:.1%}, which is {impossible} by more than 4 standard errors" in each.text for each in found] == (
-        [True] if impossible else []
-    )
+    assert [
+        f"{share:.1%}, which is {impossible} by more than 4 standard errors" in warning.text for warning in found
+    ] == ([True] if impossible else [])
 
 
 @pytest.mark.parametrize(("num_cohorts", "few"), [(4, True), (64, False)])

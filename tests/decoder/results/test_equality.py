@@ -26,16 +26,14 @@ def dataclasses_in(annotation: Any) -> Iterator[type]:
 
 def result_classes() -> list[Any]:
     """Public result classes and those of their fields that compare by value and have numbers; plans, audits and options have no undetermined ones."""
-    left: list[Any] = [
-        each for name in hubbub_decoder.__all__ for each in dataclasses_in(getattr(hubbub_decoder, name))
-    ]
+    left: list[Any] = [cls for name in hubbub_decoder.__all__ for cls in dataclasses_in(getattr(hubbub_decoder, name))]
     found: dict[Any, None] = {}
     while left:
-        each = left.pop()
-        if each not in found and re.match(r"hubbub_decoder\.(?!planning|audit|options)", each.__module__):
-            found[each] = None
-            left += [part for annotation in get_type_hints(each).values() for part in dataclasses_in(annotation)]
-    return [each for each in found if each.__eq__ is not object.__eq__ and float in get_type_hints(each).values()]
+        cls = left.pop()
+        if cls not in found and re.match(r"hubbub_decoder\.(?!planning|audit|options)", cls.__module__):
+            found[cls] = None
+            left += [part for annotation in get_type_hints(cls).values() for part in dataclasses_in(annotation)]
+    return [cls for cls in found if cls.__eq__ is not object.__eq__ and float in get_type_hints(cls).values()]
 
 
 def undetermined(cls: type) -> Any:
@@ -49,7 +47,7 @@ def undetermined(cls: type) -> Any:
 
 def test_result_classes_are_found() -> None:
     """The search through annotations reaches the rows of every kind of result."""
-    names = {each.__name__ for each in result_classes()}
+    names = {cls.__name__ for cls in result_classes()}
     assert {"Decoding", "Estimate", "ShareEstimate", "UnlistedString", "Change", "Overlap", "Cell", "Mean"} <= names
 
 

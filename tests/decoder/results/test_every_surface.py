@@ -75,7 +75,7 @@ def test_publish_every_kind(tmp_path: Path) -> None:
     assert (done.exit_code, done.exception) == (0, None), done.output
     assert done.output.count("withheld: words@") == 2  # its strings are found by `hubbub discover`
     index = json.loads((tmp_path / "site" / "v1" / "index.json").read_text())
-    published = {each["metric"] for each in index["metrics"]}
+    published = {entry["metric"] for entry in index["metrics"]}
     assert published == {metric.name for metric in SINGLE} - {"words"}
     assert len(list((tmp_path / "site").glob("*@*/*.html"))) == 3 * len(published)
 
@@ -84,7 +84,7 @@ def test_mean_number_of_items_is_a_number_in_texts_and_warnings() -> None:
     """Ones in all reports are more items than there are; with three reports some item has no client."""
     params = PLUGINS.params
     every = BitCounts(PLUGINS, [1_000] * params.num_cohorts, [[1_000]] * params.num_cohorts)
-    (warning,) = [each for each in decode(every).warnings if each.kind == "impossible_totals"]
+    (warning,) = [warning for warning in decode(every).warnings if warning.kind == "impossible_totals"]
     assert "The estimate of the mean number of items of a client is 7.5, which is above 3 by more than" in warning.text
     assert "candidates" not in f"{warning}"
     few = decode(BitCounts(PLUGINS, [2, 1, 0], [[1], [0], [0]]))

@@ -50,8 +50,8 @@ def test_loaded_decoding_is_equal_to_the_saved_one(i: int, tmp_path: Path) -> No
     loaded = Decoding.load(tmp_path / "decoding.json")
     assert loaded == decoding
     assert loaded.to_dict() == decoding.to_dict()
-    for each, name in ((decoding, "saved.html"), (loaded, "loaded.html")):
-        write_report(each, tmp_path / name)
+    for shown, name in ((decoding, "saved.html"), (loaded, "loaded.html")):
+        write_report(shown, tmp_path / name)
     assert (tmp_path / "loaded.html").read_text() == (tmp_path / "saved.html").read_text()
     if not decoding.estimates:
         assert loaded.intervals(0.5) == ()

@@ -68,7 +68,7 @@ def test_the_first_interval_holds_in_the_terminal(task: tuple[BitCounts, float, 
 def test_the_first_interval_holds_in_json(task: tuple[BitCounts, float, list[float]]) -> None:
     summary, mean, quantiles = task
     numbers = decode(summary, confidence=CONFIDENCE).to_dict()["numbers"]
-    fields = [list(numbers["mean"].items()), *([*each.items()][1:] for each in numbers["quantiles"])]
+    fields = [list(numbers["mean"].items()), *([*quantile.items()][1:] for quantile in numbers["quantiles"])]
     for (low, high, *_), truth in zip(fields, [mean, *quantiles], strict=True):
         assert (low[0], high[0]) == ("lowest", "highest")
         assert low[1] <= truth <= high[1]

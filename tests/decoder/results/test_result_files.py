@@ -108,11 +108,11 @@ def test_posterior_shares_are_known_or_a_reason_is_given(result: TableResult[Any
     """Of every candidate with a share; the reasons are the findings of undetermined totals, and a bound on forged reports."""
     if not isinstance(result, Decoding):
         return
-    known = [each for each in result if not math.isnan(each.share)]
-    reasons = [each for each in result.warnings if each.kind == "undetermined_totals"]
+    known = [estimate for estimate in result if not math.isnan(estimate.share)]
+    reasons = [warning for warning in result.warnings if warning.kind == "undetermined_totals"]
     is_explained = bool(reasons or result.fabricated)
-    assert {math.isnan(each.posterior_mean) for each in known} <= {is_explained}
-    assert all(0 <= each.posterior_mean <= 1 for each in known if not is_explained)
+    assert {math.isnan(estimate.posterior_mean) for estimate in known} <= {is_explained}
+    assert all(0 <= estimate.posterior_mean <= 1 for estimate in known if not is_explained)
     if result.fabricated and result.metric.kind.has_exclusive_values:
         assert (
             any("posterior shares are left out" in line for line in result.document().lines)
