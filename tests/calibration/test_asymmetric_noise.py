@@ -38,10 +38,10 @@ def test_law_is_the_variance_of_the_debiased_bit(epsilons: tuple[float, float]) 
 @pytest.mark.parametrize("epsilons", EPSILONS)
 def test_categories_have_the_variance_of_the_law(epsilons: tuple[float, float], reports: int, unseen_seed: int) -> None:
     """25,200 squared errors per share have a standard error of .9 %; 4.9 of them, alpha = 1e-6, are within the tolerance."""
-    for each in category_variances(epsilons, reports, 2_800, np.random.default_rng(unseen_seed)):
-        assert each.std_error < TOLERANCE / REACH, each
-        assert abs(each.measured - 1) < TOLERANCE, each
-        assert abs(each.declared - 1) < TOLERANCE, each
+    for variance in category_variances(epsilons, reports, 2_800, np.random.default_rng(unseen_seed)):
+        assert variance.std_error < TOLERANCE / REACH, variance
+        assert abs(variance.measured - 1) < TOLERANCE, variance
+        assert abs(variance.declared - 1) < TOLERANCE, variance
 
 
 @pytest.mark.slow
@@ -51,6 +51,6 @@ def test_strings_without_collisions_have_the_variance_of_the_law(
     epsilons: tuple[float, float], reports: int, unseen_seed: int
 ) -> None:
     """8 cohorts of 128 bits, 27 candidates that share no bit."""
-    for each in string_variances(epsilons, reports, 20, np.random.default_rng(unseen_seed)):
-        assert abs(each.measured - 1) < TOLERANCE + REACH * each.std_error, each
-        assert abs(each.declared - 1) < TOLERANCE + 0.02, each
+    for variance in string_variances(epsilons, reports, 20, np.random.default_rng(unseen_seed)):
+        assert abs(variance.measured - 1) < TOLERANCE + REACH * variance.std_error, variance
+        assert abs(variance.declared - 1) < TOLERANCE + 0.02, variance

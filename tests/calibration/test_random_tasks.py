@@ -65,7 +65,10 @@ def test_posterior_shares_are_null_exactly_where_the_listed_total_is(
     """Else the means add up to the listed total. Both kinds of tasks are met."""
     determined = []
     for task, decoding, _ in outcomes:
-        total, estimates = decoding.listed_total.share, [each for each in decoding if not math.isnan(each.share)]
+        total, estimates = (
+            decoding.listed_total.share,
+            [estimate for estimate in decoding if not math.isnan(estimate.share)],
+        )
         columns = np.array([[e.posterior_median, e.credible_low, e.credible_high, e.posterior_mean] for e in estimates])
         if not estimates:
             continue

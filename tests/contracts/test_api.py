@@ -94,8 +94,8 @@ def described(modules: tuple[ModuleType, ...] = PUBLIC_MODULES) -> str:
             ):  # its members are the table of test_delivery.py
                 for member in sorted(own_members(thing)):
                     if is_promised(f"{module.__name__}.{name}", member):
-                        each = inspect.getattr_static(thing, member)
-                        called = each.__func__ if isinstance(each, classmethod | staticmethod) else each
+                        attribute = inspect.getattr_static(thing, member)
+                        called = attribute.__func__ if isinstance(attribute, classmethod | staticmethod) else attribute
                         lines.append(f"  .{member}{_signature(called) if callable(called) else ''}")
     return "\n".join(lines) + "\n"
 
@@ -141,7 +141,7 @@ def docstring(module: ModuleType, name: str) -> str:
             assert isinstance(after.value, ast.Constant)
             return inspect.cleandoc(str(after.value.value))
     source = next(
-        node.module for node in body if isinstance(node, ast.ImportFrom) if name in {each.name for each in node.names}
+        node.module for node in body if isinstance(node, ast.ImportFrom) if name in {alias.name for alias in node.names}
     )
     return docstring(import_module(str(source)), name)
 

@@ -75,7 +75,7 @@ every_command = pytest.mark.parametrize("words", COMMANDS, ids=lambda words: " "
 
 def options(command: click.Command) -> list[click.Option]:
     context = click.Context(command, parent=click.Context(main, **main.context_settings))
-    return [each for each in command.get_params(context) if isinstance(each, click.Option)]
+    return [parameter for parameter in command.get_params(context) if isinstance(parameter, click.Option)]
 
 
 def word(option: click.Option) -> str:

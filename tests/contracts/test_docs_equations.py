@@ -74,7 +74,10 @@ def test_cited_equations_exist() -> None:
     assert len(cited) > 30
     known = {name: {number for page in pages for number in equations(page)} for name, pages in PAGES.items()}
     assert {
-        (path, *each) for path, all_cited in cited.items() for each in all_cited if each[1] not in known[each[0]]
+        (path, *citation)
+        for path, all_cited in cited.items()
+        for citation in all_cited
+        if citation[1] not in known[citation[0]]
     } == set()
 
 

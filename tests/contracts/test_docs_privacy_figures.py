@@ -37,7 +37,7 @@ def params_of(shape: str, probabilities: str) -> Params:
     f = float(response)
     if shape == "boolean":
         return Params.one_hot(1, prob_p=p, prob_q=q, prob_f=f)
-    k, h = (int(each) for each in shape.split(", "))
+    k, h = (int(number) for number in shape.split(", "))
     return Params(num_bits=k, num_hashes=h, num_cohorts=64, prob_p=p, prob_q=q, prob_f=f)
 
 
@@ -86,7 +86,7 @@ def test_printed_lifetime_epsilon_is_current(row: list[str]) -> None:
     figures = privacy_figures(metric, Policy())
     unit = {"period": "reports"}.get(figures.unit, f"{figures.unit}s")
     epsilons = (figures.epsilon_report, figures.epsilon_unit, figures.epsilon_enrollment, figures.epsilon_lifetime)
-    report, per_unit, enrollment, lifetime = (shown_epsilon(each).removeprefix("0") for each in epsilons)
+    report, per_unit, enrollment, lifetime = (shown_epsilon(epsilon).removeprefix("0") for epsilon in epsilons)
     units = [f"{number} {unit}" for number in (figures.units_enrollment, figures.units_lifetime)]
     assert row[3:] == [report, per_unit, units[0], enrollment, units[1], lifetime]
 

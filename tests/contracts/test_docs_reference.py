@@ -30,7 +30,7 @@ CONFIGURATION = (DOCS / "reference" / "configuration.md").read_text(encoding="ut
 
 def problem_types() -> str:
     """Return docs/reference/problem-types.md."""
-    rows = [f"| `{each.slug}` | {each.status} | {each.meaning} |" for each in ProblemType]
+    rows = [f"| `{problem.slug}` | {problem.status} | {problem.meaning} |" for problem in ProblemType]
     return "\n".join([
         "# Problem types",
         "",
@@ -115,7 +115,11 @@ def test_client_page_lists_every_argument_of_the_constructor() -> None:
         .partition("## Consent")[0]
     )
     listed = re.findall(r"^\| `(\w+)` \|", table, flags=re.MULTILINE)
-    parameters = [name for name, each in inspect.signature(Client).parameters.items() if each.default is not each.empty]
+    parameters = [
+        name
+        for name, parameter in inspect.signature(Client).parameters.items()
+        if parameter.default is not parameter.empty
+    ]
     assert sorted(listed) == sorted(parameters)
 
 

@@ -75,10 +75,10 @@ def commands_of(command: click.Command, name: str) -> Iterator[tuple[str, click.
         yield name, command
         return
     context = click.Context(command)
-    for each in command.list_commands(context):
-        below = command.get_command(context, each)
+    for subcommand in command.list_commands(context):
+        below = command.get_command(context, subcommand)
         assert below
-        yield from commands_of(below, f"{name} {each}")
+        yield from commands_of(below, f"{name} {subcommand}")
 
 
 def test_every_command_and_option_is_in_the_reference(site: Path) -> None:
@@ -108,8 +108,10 @@ def test_every_public_name_is_in_the_reference(site: Path) -> None:
 def test_pages_load_nothing_from_the_network(site: Path) -> None:
     loaded = r'<(?:script|img|iframe)[^>]+src="([^"]+)"|<link[^>]+href="([^"]+)"|url\(["\']?([^"\')]+)'
     for path in [*site.rglob("*.html"), *site.rglob("*.css")]:
-        addresses = {each for found in re.findall(loaded, path.read_text(encoding="utf-8")) for each in found if each}
-        assert not {each for each in addresses if each.startswith(("http:", "https:", "//"))}, path
+        addresses = {
+            address for found in re.findall(loaded, path.read_text(encoding="utf-8")) for address in found if address
+        }
+        assert not {address for address in addresses if address.startswith(("http:", "https:", "//"))}, path
 
 
 def searched(browser: Any, query: str) -> list[str]:

@@ -49,7 +49,9 @@ def test_files_with_the_secret_tell_the_last_values(rig: Rig) -> None:
     for (_, digest), account in state.accounts.items():
         metric = metrics[account.metric]
         encoder = next(
-            each.encoder for each in collaborators(client).encoders._encoders.values() if each.encoder.metric == metric
+            cached.encoder
+            for cached in collaborators(client).encoders._encoders.values()
+            if cached.encoder.metric == metric
         )
         guess = encoder.bloom_bits(VALUES[metric.name])
         sealer, draft = Sealer(metric, secret, bytes), state.drafts["", digest]

@@ -43,7 +43,10 @@ def documented(where: str, thing: Any, owner: type | None = None) -> Documented:
     """Return a public name; a method without a docstring has that of the base class."""
     inherited = [vars(base).get(thing.__name__) for base in owner.__mro__] if owner else []
     return Documented(
-        where, thing, owner, next((each.__doc__ for each in (thing, *inherited) if getattr(each, "__doc__", None)), "")
+        where,
+        thing,
+        owner,
+        next((described.__doc__ for described in (thing, *inherited) if getattr(described, "__doc__", None)), ""),
     )
 
 
@@ -54,10 +57,10 @@ def public_names() -> Iterator[Documented]:
             thing, where = getattr(module, name), f"{module.__name__}.{name}"
             if inspect.isclass(thing):
                 yield documented(where, thing)
-                for each in filter(partial(is_promised, where), dir(thing)):
-                    function = function_of(thing, each)
+                for member in filter(partial(is_promised, where), dir(thing)):
+                    function = function_of(thing, member)
                     if function is not None:
-                        yield documented(f"{where}.{each}", function, thing)
+                        yield documented(f"{where}.{member}", function, thing)
             elif inspect.isroutine(thing):
                 yield documented(where, inspect.unwrap(thing))
 
@@ -72,8 +75,8 @@ def function_of(owner: type, name: str) -> Any:
     return member if inspect.isfunction(member) and member.__module__.startswith("hubbub") else None
 
 
-def is_property(each: Documented) -> bool:
-    member = each.owner and inspect.getattr_static(each.owner, each.thing.__name__)
+def is_property(function: Documented) -> bool:
+    member = function.owner and inspect.getattr_static(function.owner, function.thing.__name__)
     return hasattr(member, "fget") or hasattr(member, "func")
 
 
@@ -89,12 +92,12 @@ def parameters_of_methods(protocol: type) -> set[str]:
     return parameters_of(*filter(None, (function_of(protocol, name) for name in vars(protocol))))
 
 
-def is_described_by_its_protocol(each: Documented) -> bool:
+def is_described_by_its_protocol(method: Documented) -> bool:
     """Return whether a method needs only a sentence, because its protocol describes the parameters."""
-    if each.owner is None or not getattr(each.owner, "_is_protocol", False):
+    if method.owner is None or not getattr(method.owner, "_is_protocol", False):
         return False
-    parameters = parameters_of(each.thing)
-    return bool(parameters) and parameters <= set(entries(each.owner.__doc__ or "", "Parameters"))
+    parameters = parameters_of(method.thing)
+    return bool(parameters) and parameters <= set(entries(method.owner.__doc__ or "", "Parameters"))
 
 
 @cache
@@ -109,23 +112,23 @@ def entries(text: str, section: str) -> list[str]:
 
 def test_docstrings_are_valid() -> None:
     found = {}
-    for each in public_names():
-        if not each.thing.__doc__:  # the docstring of the base class, which is checked there
-            assert each.text, f"{each.where} has no docstring"
+    for public_name in public_names():
+        if not public_name.thing.__doc__:  # the docstring of the base class, which is checked there
+            assert public_name.text, f"{public_name.where} has no docstring"
             continue
-        errors = {code: message for code, message in validate(each.where)["errors"] if code not in NOT_REQUIRED}
-        if inspect.isclass(each.thing):
-            if sections(each.text)["Attributes"] or getattr(each.thing, "_is_protocol", False):
+        errors = {code: message for code, message in validate(public_name.where)["errors"] if code not in NOT_REQUIRED}
+        if inspect.isclass(public_name.thing):
+            if sections(public_name.text)["Attributes"] or getattr(public_name.thing, "_is_protocol", False):
                 errors.pop("PR01", None)  # users do not construct a result or a type of functions
-            if set(entries(each.text, "Parameters")) <= parameters_of_methods(each.thing) or "__call__" in vars(
-                each.thing
-            ):
+            if set(entries(public_name.text, "Parameters")) <= parameters_of_methods(
+                public_name.thing
+            ) or "__call__" in vars(public_name.thing):
                 errors.pop("PR02", None)  # the parameters are those of the methods, or of the call
-        elif is_described_by_its_protocol(each):
+        elif is_described_by_its_protocol(public_name):
             errors.pop("PR01", None)
             errors.pop("RT01", None)
         if errors:
-            found[each.where] = errors
+            found[public_name.where] = errors
     assert found == {}
 
 
@@ -133,7 +136,7 @@ def test_fields_are_documented_in_order() -> None:
     for where, thing, _, text in public_names():
         described = [*entries(text, "Parameters"), *entries(text, "Attributes")]
         if dataclasses.is_dataclass(thing):
-            fields = [each.name for each in dataclasses.fields(thing) if not each.name.startswith("_")]
+            fields = [field.name for field in dataclasses.fields(thing) if not field.name.startswith("_")]
             assert set(fields) <= set(described), where
         if inspect.isclass(thing) and issubclass(thing, StrEnum):
             assert described == list(thing.__members__), where
@@ -144,8 +147,13 @@ def test_fields_are_documented_in_order() -> None:
 
 def test_internal_docstrings_are_short() -> None:
     """Sections are for readers of the reference. A public class may have its text in a base class of the package."""
-    public = {(each.thing.__module__, each.thing.__qualname__) for each in public_names()}
-    for base in (base for each in public_names() if inspect.isclass(each.thing) for base in each.thing.__mro__[1:]):
+    public = {(public_name.thing.__module__, public_name.thing.__qualname__) for public_name in public_names()}
+    for base in (
+        base
+        for public_name in public_names()
+        if inspect.isclass(public_name.thing)
+        for base in public_name.thing.__mro__[1:]
+    ):
         public |= {(base.__module__, base.__qualname__)}
         public |= {(base.__module__, f"{base.__qualname__}.{name}") for name in vars(base)}
     found = [
@@ -159,36 +167,42 @@ def test_internal_docstrings_are_short() -> None:
 
 def docstrings_of(node: ast.Module | ast.ClassDef, prefix: str = "") -> Iterator[tuple[str, str]]:
     """Yield the qualified name and the docstring of each class, function and method."""
-    for each in node.body:
-        if isinstance(each, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            yield f"{prefix}{each.name}", ast.get_docstring(each) or ""
-        if isinstance(each, ast.ClassDef):
-            yield from docstrings_of(each, f"{prefix}{each.name}.")
+    for statement in node.body:
+        if isinstance(statement, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield f"{prefix}{statement.name}", ast.get_docstring(statement) or ""
+        if isinstance(statement, ast.ClassDef):
+            yield from docstrings_of(statement, f"{prefix}{statement.name}.")
 
 
 def test_returned_types_are_the_annotations() -> None:
-    for each in public_names():
-        if not inspect.isfunction(each.thing) or not each.thing.__doc__:
+    for public_name in public_names():
+        if not inspect.isfunction(public_name.thing) or not public_name.thing.__doc__:
             continue
-        annotation = str(inspect.signature(each.thing).return_annotation)
+        annotation = str(inspect.signature(public_name.thing).return_annotation)
         yielded = annotation.startswith("Iterator[")
         expected = [annotation.removeprefix("Iterator[").removesuffix("]")] if yielded else [annotation]
         # the site shows the type beside the name of a property, and of a method with a sentence
-        if is_property(each) or annotation == "None" or is_described_by_its_protocol(each):
+        if is_property(public_name) or annotation == "None" or is_described_by_its_protocol(public_name):
             expected = []
-        assert [entry.type for entry in sections(each.text)["Yields" if yielded else "Returns"]] == expected, each.where
+        assert [entry.type for entry in sections(public_name.text)["Yields" if yielded else "Returns"]] == expected, (
+            public_name.where
+        )
 
 
 def test_raised_errors_are_documented() -> None:
     public = {name for module in PUBLIC_MODULES for name in module.__all__ if is_exception(getattr(module, name))}
     builtin = {name for name, thing in vars(builtins).items() if is_exception(thing)}
-    for each in public_names():
-        named = {name for entry in sections(each.text)["Raises"] for name in entry.type.split(", ")}
-        assert named <= public | builtin, each.where
+    for public_name in public_names():
+        named = {name for entry in sections(public_name.text)["Raises"] for name in entry.type.split(", ")}
+        assert named <= public | builtin, public_name.where
         makers = ("__init__", "__post_init__")
-        code = [vars(each.thing).get(name) for name in makers] if inspect.isclass(each.thing) else [each.thing]
+        code = (
+            [vars(public_name.thing).get(name) for name in makers]
+            if inspect.isclass(public_name.thing)
+            else [public_name.thing]
+        )
         raised = {name for function in code if inspect.isfunction(function) for name in raised_by(function)}
-        assert raised & public <= named, each.where
+        assert raised & public <= named, public_name.where
 
 
 def is_exception(thing: object) -> bool:

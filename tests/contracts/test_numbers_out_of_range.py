@@ -146,11 +146,13 @@ def never_called(values: object, seed: int, clients: int) -> Any:
 def test_every_public_function_with_numbers_is_called() -> None:
     numbers = {"int", "float", "int | None", "float | None"}
     missing = {
-        f"{each.where}: {each.name}"
+        f"{annotation.where}: {annotation.name}"
         for name, thing in public_things()
         if inspect.isfunction(thing)
-        for each in of_function(name, thing)
-        if each.text in numbers and each.name != "return" and each.name not in CALLS.get(name, (None, {}))[1]
+        for annotation in of_function(name, thing)
+        if annotation.text in numbers
+        and annotation.name != "return"
+        and annotation.name not in CALLS.get(name, (None, {}))[1]
     }
     assert not missing
 

@@ -59,10 +59,10 @@ def of_class(where: str, base: type) -> Iterator[Annotated]:
         if is_promised(where, name):
             yield Annotated(where, name, text_of(annotation), sys.modules[base.__module__])
     for name, member in vars(base).items():
-        each: Any = member.fget if isinstance(member, property) else getattr(member, "__func__", member)
-        is_method = inspect.isfunction(each) and each.__module__.startswith("hubbub")
+        function: Any = member.fget if isinstance(member, property) else getattr(member, "__func__", member)
+        is_method = inspect.isfunction(function) and function.__module__.startswith("hubbub")
         if is_method and (name == "__init__" or is_promised(where, name)):
-            yield from of_function(f"{where}.{name}", each)
+            yield from of_function(f"{where}.{name}", function)
 
 
 def of_function(where: str, function: Callable[..., object]) -> Iterator[Annotated]:
@@ -93,9 +93,9 @@ def imported_names(module: ModuleType) -> dict[str, tuple[str, str | None]]:
     found: dict[str, tuple[str, str | None]] = {}
     for node in ast.walk(ast.parse(inspect.getsource(module))):
         if isinstance(node, ast.ImportFrom) and node.module:
-            found |= {each.asname or each.name: (node.module, each.name) for each in node.names}
+            found |= {alias.asname or alias.name: (node.module, alias.name) for alias in node.names}
         elif isinstance(node, ast.Import):
-            found |= {each.asname or each.name: (each.name, None) for each in node.names}
+            found |= {alias.asname or alias.name: (alias.name, None) for alias in node.names}
     return found
 
 
@@ -126,12 +126,12 @@ def is_public(name: str, thing: object) -> bool:
 
 def test_types_of_public_signatures_are_public() -> None:
     hidden = {
-        f"{node.id} in {each}"
-        for each in public_annotations()
-        for node in ast.walk(ast.parse(each.text, mode="eval"))
+        f"{node.id} in {annotation}"
+        for annotation in public_annotations()
+        for node in ast.walk(ast.parse(annotation.text, mode="eval"))
         if isinstance(node, ast.Name)
-        and not is_of_another_package(node.id, each.module)
-        and not is_public(node.id, resolve(node.id, each.module))
+        and not is_of_another_package(node.id, annotation.module)
+        and not is_public(node.id, resolve(node.id, annotation.module))
     }
     assert not hidden, "export them in the module `typing` of their package"
 
@@ -139,10 +139,10 @@ def test_types_of_public_signatures_are_public() -> None:
 def test_public_functions_take_no_untyped_keywords() -> None:
     """A TypedDict with `Unpack` lets mypy refuse a misspelt keyword, and editors complete it."""
     untyped = [
-        f"{where}: **{each.name}"
+        f"{where}: **{parameter.name}"
         for where, function in public_functions()
-        for each in inspect.signature(function).parameters.values()
-        if each.kind is each.VAR_KEYWORD and each.annotation == "Any"
+        for parameter in inspect.signature(function).parameters.values()
+        if parameter.kind is parameter.VAR_KEYWORD and parameter.annotation == "Any"
     ]
     assert not untyped
 
@@ -160,33 +160,41 @@ def public_functions() -> Iterator[tuple[str, Callable[..., object]]]:
 
 def test_public_numbers_have_names_of_numbers() -> None:
     numbers = {"int", "float", "int | None", "float | None"}
-    wrong = [str(each) for each in public_annotations() if each.name in NAMES_OF_NUMBERS and each.text in numbers]
+    wrong = [
+        str(annotation)
+        for annotation in public_annotations()
+        if annotation.name in NAMES_OF_NUMBERS and annotation.text in numbers
+    ]
     assert not wrong, f"rename by {NAMES_OF_NUMBERS}"
 
 
 def test_public_parameters_have_one_name_for_one_thing() -> None:
-    wrong = [str(each) for each in public_annotations() if each.name in SYNONYMS]
+    wrong = [str(annotation) for annotation in public_annotations() if annotation.name in SYNONYMS]
     assert not wrong, f"rename by {SYNONYMS}"
 
 
 def test_progress_has_one_signature() -> None:
-    wrong = [str(each) for each in public_annotations() if each.name == "progress" and each.text != "Progress"]
+    wrong = [
+        str(annotation)
+        for annotation in public_annotations()
+        if annotation.name == "progress" and annotation.text != "Progress"
+    ]
     assert not wrong
 
 
 def test_same_clients_has_one_type_and_default() -> None:
     functions = {name: inspect.signature(thing) for name, thing in public_things() if inspect.isfunction(thing)}
     found = {
-        name: (each.parameters["same_clients"].annotation, each.parameters["same_clients"].default)
-        for name, each in functions.items()
-        if "same_clients" in each.parameters
+        name: (signature.parameters["same_clients"].annotation, signature.parameters["same_clients"].default)
+        for name, signature in functions.items()
+        if "same_clients" in signature.parameters
     }
     assert set(found.values()) == {("bool", True)}, found
 
 
 def test_annotations_of_every_package_are_found() -> None:
     """A test of the tests above: they see a function, a field, a method and a name imported for types alone."""
-    found = {(each.where, each.name) for each in public_annotations()}
+    found = {(annotation.where, annotation.name) for annotation in public_annotations()}
     assert ("hubbub_decoder.decode", "confidence") in found
     assert ("hubbub_decoder.Estimate", "std_error") in found
     assert ("hubbub.Client.record", "metric") in found

@@ -29,7 +29,11 @@ def unfrozen_draws(source: str) -> list[str]:
     for function in ast.walk(tree):
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
             arguments = (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)
-            names = {each.arg for each in arguments if each.annotation and "Generator" in ast.unparse(each.annotation)}
+            names = {
+                argument.arg
+                for argument in arguments
+                if argument.annotation and "Generator" in ast.unparse(argument.annotation)
+            }
             for node in ast.walk(function):
                 if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in names:
                     found += [node] if node.attr != "bit_generator" else []

@@ -86,22 +86,22 @@ EXPORTED = [name for name in hubbub_decoder.__all__ if is_dataclass(getattr(hubb
 @pytest.mark.parametrize("name", EXPORTED)
 def test_repr_is_one_short_line(name: str) -> None:
     result = results()[name]
-    for each in (result, *(result if isinstance(result, TableResult) else ())):
-        shown, word = repr(each), type(each).__name__
+    for part in (result, *(result if isinstance(result, TableResult) else ())):
+        shown, word = repr(part), type(part).__name__
         assert "\n" not in shown
         assert len(shown) <= MOST_LETTERS, shown
         assert shown.startswith((f"<{word}", f"{word}("))
 
 
 def classes(base: type) -> set[type[Any]]:
-    return {each for name in EXPORTED if issubclass(each := getattr(hubbub_decoder, name), base)}
+    return {cls for name in EXPORTED if issubclass(cls := getattr(hubbub_decoder, name), base)}
 
 
 def test_every_table_can_be_loaded_or_says_why_not() -> None:
     assert classes(TableResult) - classes(Loadable) == WITHOUT_LOAD.keys()
 
 
-@pytest.mark.parametrize("name", sorted(each.__name__ for each in classes(Loadable)))
+@pytest.mark.parametrize("name", sorted(cls.__name__ for cls in classes(Loadable)))
 def test_loaded_result_is_equal_to_the_saved_one(name: str, tmp_path: Path) -> None:
     saved: Any = results()[name]
     saved.save(tmp_path / "result.json")
@@ -112,7 +112,7 @@ def test_loaded_result_is_equal_to_the_saved_one(name: str, tmp_path: Path) -> N
     assert repr(loaded) == repr(saved)
 
 
-@pytest.mark.parametrize("name", sorted(each.__name__ for each in classes(Loadable)))
+@pytest.mark.parametrize("name", sorted(cls.__name__ for cls in classes(Loadable)))
 @pytest.mark.parametrize("text", ["", "{}", "[]", "no JSON", '{"metric": 3}'])
 def test_another_file_is_refused(name: str, text: str, tmp_path: Path) -> None:
     result = getattr(hubbub_decoder, name)
@@ -143,10 +143,10 @@ def empty_results() -> list[TableResult[Any]]:
     """Results whose reports determine nothing."""
     trends = results()["Trends"]
     assert isinstance(trends, Trends)
-    decoding = replace(trends[0], estimates=tuple(replace(each, share=math.nan) for each in trends[0]))
-    changes = tuple(replace(each, change=math.nan) for each in trends.comparisons[0])
+    decoding = replace(trends[0], estimates=tuple(replace(estimate, share=math.nan) for estimate in trends[0]))
+    changes = tuple(replace(change, change=math.nan) for change in trends.comparisons[0])
     comparison = replace(trends.comparisons[0], changes=changes)
-    unknown = tuple(replace(each, share=math.nan, low=math.nan, high=math.nan) for each in trends[0])
+    unknown = tuple(replace(estimate, share=math.nan, low=math.nan, high=math.nan) for estimate in trends[0])
     lines = replace(trends, decodings=(replace(trends[0], estimates=unknown),), comparisons=())
     mean = next(metric for metric in METRICS if not metric.kind.has_shares)
     of_mean = decode(simulate(mean, {"1": 3000}, np.random.default_rng(1)))
@@ -160,7 +160,7 @@ def test_plot_with_nothing_to_draw_says_what_to_do(i: int) -> None:
     assert isinstance(refused.value, ValueError)
 
 
-@pytest.mark.parametrize("name", sorted(each.__name__ for each in classes(TableResult)))
+@pytest.mark.parametrize("name", sorted(cls.__name__ for cls in classes(TableResult)))
 def test_plot_of_no_rows_is_refused(name: str) -> None:
     result: Any = results()[name]
     with pytest.raises(ParameterError, match="top must be an integer >= 1"):

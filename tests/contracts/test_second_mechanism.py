@@ -52,7 +52,7 @@ def test_encoder_and_simulation_have_one_law(unseen_seed: int) -> None:
     secret, rng = Secret(bytes(32)), np.random.default_rng(unseen_seed)
     encoder = Encoder(AGE, secret, lambda number: rng.bytes(number))
     encoded = np.array([list(encoder.encode(3.0).bits) for _ in range(2_000)])
-    simulated = np.concatenate([Reports(AGE, *each).rows for each in simulate_reports(AGE, {"3": 2_000}, rng)])
+    simulated = np.concatenate([Reports(AGE, *block).rows for block in simulate_reports(AGE, {"3": 2_000}, rng)])
     for has_bit, bits in (
         (encoded[:, 1], encoded.sum(axis=1)),
         (simulated[:, 0] >> 1 & 1, np.bitwise_count(simulated[:, 0])),

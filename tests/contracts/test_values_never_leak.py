@@ -57,7 +57,7 @@ def test_value_permanent_bits_and_secret_never_leak(rig: Rig, caplog: pytest.Log
     outputs = [file.read_bytes() for file in rig.state.rglob("*") if file.is_file() and file.name != "secret"]
     outputs += [caplog.text.encode(), *rig.transport.bodies]
     outputs += [
-        repr(each).encode() for each in (client, subject, collaborators(client).encoders._secret, client.accounting())
+        repr(shown).encode() for shown in (client, subject, collaborators(client).encoders._secret, client.accounting())
     ]
     everything = b"\n".join(outputs)
     assert len(rig.transport.bodies) >= 3
@@ -103,7 +103,7 @@ def test_subjects_have_their_own_secret_cohort_drafts_and_ledger(rig: Rig, tmp_p
     with collaborators(server).journal as state:
         assert len(state.accounts) == len(state.drafts) == 3
         assert "" not in state.digests
-    encoders = [each.encoder for each in collaborators(server).encoders._encoders.values()]
+    encoders = [cached.encoder for cached in collaborators(server).encoders._encoders.values()]
     assert len({encoder._permanent_response(BloomBits(5)) for encoder in encoders}) == 3
     assert deliver(server) == 1  # their reports of one metric and period are sent in one batch
     (batch,) = rig.transport.batches

@@ -96,49 +96,53 @@ def planned() -> Any:
 
 def of_plan(texts: list[str]) -> str:
     return render_page(
-        [replace(planned(), label=texts[0])], toml=texts[1], findings=[Finding("kind", each) for each in texts[2:]]
+        [replace(planned(), label=texts[0])], toml=texts[1], findings=[Finding("kind", text) for text in texts[2:]]
     )
 
 
 def decodings(texts: list[str]) -> list[Decoding]:
     return [
-        decode(BitCounts(each, [1000], [[300] * each.params.num_bits], periods=["2026-11-20"]))
-        for each in metrics(texts)
+        decode(BitCounts(metric, [1000], [[300] * metric.params.num_bits], periods=["2026-11-20"]))
+        for metric in metrics(texts)
     ]
 
 
 def of_decoding(texts: list[str]) -> str:
-    shown = (replace(each, warnings=(Finding("kind", texts[6], texts[7]),)) for each in decodings(texts))
+    shown = (replace(decoding, warnings=(Finding("kind", texts[6], texts[7]),)) for decoding in decodings(texts))
     about: dict[str, Any] = {"provenance": [(texts[3], texts[4])], "path": [(texts[5], "index.html")]}
-    return "".join(render_decoding(each, inline_scripts(), **about) for each in shown)
+    return "".join(render_decoding(decoding, inline_scripts(), **about) for decoding in shown)
 
 
 def of_metric(texts: list[str]) -> str:
     about: dict[str, Any] = {"provenance": [(texts[3], texts[4])], "path": [(texts[5], "index.html")]}
     return "".join(
-        render_metric(each.metric, [PeriodRow.from_decoding(each)], [each.to_dict()], inline_scripts(), **about)
-        for each in decodings(texts)
+        render_metric(
+            decoding.metric, [PeriodRow.from_decoding(decoding)], [decoding.to_dict()], inline_scripts(), **about
+        )
+        for decoding in decodings(texts)
     )
 
 
 def of_comparison(texts: list[str]) -> str:
     counts = [
         [
-            BitCounts(each, [1000], [[ones] * each.params.num_bits], periods=[day])
+            BitCounts(metric, [1000], [[ones] * metric.params.num_bits], periods=[day])
             for ones, day in ((300, "2026-11-20"), (500, "2026-11-21"))
         ]
-        for each in metrics(texts)
+        for metric in metrics(texts)
     ]
     shown = (
         replace(compare(before, after), warnings=(Finding("kind", texts[6], texts[7]),)) for before, after in counts
     )
-    return "".join(render_comparison(each, inline_scripts(), provenance=[(texts[3], texts[4])]) for each in shown)
+    return "".join(
+        render_comparison(comparison, inline_scripts(), provenance=[(texts[3], texts[4])]) for comparison in shown
+    )
 
 
 def of_front_page(texts: list[str]) -> str:
     cards = [
-        Card(each.metric, texts[4], each.metric.name, (texts[3],), 0, "good", (Highlights.of(each),))
-        for each in decodings(texts)
+        Card(decoding.metric, texts[4], decoding.metric.name, (texts[3],), 0, "good", (Highlights.of(decoding),))
+        for decoding in decodings(texts)
     ]
     return render_explore(cards, [UnreadableFile(Path("a.parquet"), texts[5])], {"q": texts[6]})
 
