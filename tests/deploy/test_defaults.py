@@ -60,7 +60,7 @@ def is_known_user(user: str) -> bool:
 
 
 def is_known_unit(name: str) -> bool:
-    return all(unit_of(each) in defaults.SERVICE_UNITS for each in name.split())
+    return all(unit_of(unit) in defaults.SERVICE_UNITS for unit in name.split())
 
 
 CASES: list[tuple[re.Pattern[str], Callable[[str], bool], int]] = [
@@ -87,7 +87,7 @@ def test_no_two_services_share_a_port() -> None:
 def test_uploads_are_forwarded_to_ports_of_aggregators_only() -> None:
     """A proxy, a Service or a scrape that reaches another server of ours hands it the clients' batches."""
     proxies = [DEPLOY / "nginx", DEPLOY / "caddy", DEPLOY / "compose" / "upstream.conf", DEPLOY / "kubernetes", DEPLOY / "prometheus"]  # fmt: skip
-    files = [path for each in proxies for path in ([each] if each.is_file() else each.iterdir())]
+    files = [path for proxy in proxies for path in ([proxy] if proxy.is_file() else proxy.iterdir())]
     reached = {
         int(next(filter(None, match.groups())))
         for file in files
@@ -104,9 +104,9 @@ def test_commands_use_the_defaults() -> None:
     for name in main.list_commands(context):
         command = main.get_command(context, name)
         assert command is not None
-        for each in command.params:
-            if each.name is not None and each.name.endswith("port"):
-                ports[name, each.name] = each.default
+        for parameter in command.params:
+            if parameter.name is not None and parameter.name.endswith("port"):
+                ports[name, parameter.name] = parameter.default
     assert ports == {
         ("serve", "port"): defaults.SERVICE_PORT,
         ("serve", "local_port"): defaults.LOCAL_READS_PORT,
@@ -131,11 +131,11 @@ def test_ports_of_kubernetes_and_compose_are_known() -> None:
 
     def ports(value: object, key: str = "") -> Iterator[int]:
         if isinstance(value, dict):
-            for name, each in value.items():
-                yield from ports(each, name)
+            for name, entry in value.items():
+                yield from ports(entry, name)
         elif isinstance(value, list):
-            for each in value:
-                yield from ports(each, key)
+            for entry in value:
+                yield from ports(entry, key)
         elif key in {"port", "targetPort", "containerPort", "hostPort", "ports"} and re.search(r"\d", str(value)):
             yield from map(int, re.findall(r"(?<![\d.])\d{2,5}(?![\d.])", str(value)))
 

@@ -45,7 +45,7 @@ def test_read_only_aggregators_have_room_for_exports() -> None:
 
 
 def test_liveness_of_a_pod_is_probed_after_its_start() -> None:
-    pods = [each["spec"]["template"]["spec"] for each in RESOURCES if each["kind"] == "Deployment"]
+    pods = [resource["spec"]["template"]["spec"] for resource in RESOURCES if resource["kind"] == "Deployment"]
     (container,) = (container for pod in pods for container in pod["containers"])
     startup, liveness = container["startupProbe"], container["livenessProbe"]
     assert startup["httpGet"] == liveness["httpGet"]
@@ -53,7 +53,7 @@ def test_liveness_of_a_pod_is_probed_after_its_start() -> None:
 
 
 def test_pods_reach_nothing_but_dns_and_the_database() -> None:
-    (policy,) = (each["spec"] for each in RESOURCES if each["kind"] == "NetworkPolicy")
+    (policy,) = (resource["spec"] for resource in RESOURCES if resource["kind"] == "NetworkPolicy")
     assert policy["podSelector"] == {}, "the job of the schema has other labels than the deployment"
     assert policy["policyTypes"] == ["Ingress", "Egress"]
     ports = [{port["port"] for port in rule["ports"]} for rule in policy["egress"]]

@@ -62,9 +62,9 @@ def test_kubernetes_manifest_is_valid(manifest: Path, version: str) -> None:
 
 def test_kubernetes_pods_get_no_variables_of_services() -> None:
     """The service `hubbub` would set HUBBUB_PORT=tcp://10.0.0.1:8000 in every pod, which --port refuses."""
-    resources = [each for manifest in MANIFESTS for each in yaml.safe_load_all(manifest.read_text())]
-    assert "hubbub" in {each["metadata"]["name"] for each in resources if each["kind"] == "Service"}
-    specs = [each.get("spec", {}) for each in resources]
+    resources = [resource for manifest in MANIFESTS for resource in yaml.safe_load_all(manifest.read_text())]
+    assert "hubbub" in {resource["metadata"]["name"] for resource in resources if resource["kind"] == "Service"}
+    specs = [resource.get("spec", {}) for resource in resources]
     pods = [
         spec.get("jobTemplate", {}).get("spec", spec)["template"]["spec"]
         for spec in specs

@@ -63,7 +63,7 @@ def unknown_part(arguments: list[str]) -> str | None:
         command, context = found, click.Context(found, parent=context)
     options = {text for parameter in command.get_params(context) for text in parameter.opts} | {"--help"}
     given = (argument.partition("=")[0].rstrip(",") for argument in arguments)
-    return next((each for each in given if re.match(r"--?[a-z]", each) and each not in options), None)
+    return next((option for option in given if re.match(r"--?[a-z]", option) and option not in options), None)
 
 
 def written_commands(text: str) -> Iterator[list[str]]:
@@ -100,7 +100,7 @@ def commands() -> list[list[str]]:
 
 
 def containers() -> list[dict[str, Any]]:
-    pods = [each["spec"]["template"]["spec"] for each in RESOURCES if "template" in each.get("spec", {})]
+    pods = [resource["spec"]["template"]["spec"] for resource in RESOURCES if "template" in resource.get("spec", {})]
     return [container for pod in pods for container in pod["containers"]]
 
 
@@ -146,7 +146,9 @@ def environments() -> dict[str, dict[str, str]]:
     """Return the variables of the aggregator in each kind of deployment."""
     image = dict(re.findall(r"\b(HUBBUB_[A-Z_]+)=(\S+)", CONTAINERFILE))
     compose = COMPOSE["services"]["replica-1"]["environment"]
-    kubernetes = {each["name"]: each["value"] for container in containers() for each in container.get("env", [])}
+    kubernetes = {
+        variable["name"]: variable["value"] for container in containers() for variable in container.get("env", [])
+    }
     return {"image": image, "compose": image | compose, "kubernetes": image | kubernetes}
 
 
@@ -180,7 +182,9 @@ def test_ports_and_addresses_agree() -> None:
     assert scraped["static_configs"][0]["targets"] == [f"replica-1:{port}", f"replica-2:{port}"]
     assert re.findall(r"^EXPOSE (\d+)", CONTAINERFILE, re.MULTILINE) == [str(port)]
     assert f"http://127.0.0.1:{port}/livez" in services["replica-1"]["healthcheck"]["test"][-1]
-    assert [each["ports"] for each in containers() if "ports" in each] == [[{"name": "http", "containerPort": port}]]
+    assert [container["ports"] for container in containers() if "ports" in container] == [
+        [{"name": "http", "containerPort": port}]
+    ]
 
     on_the_host = [f"{LOOPBACK}:{port}", f"{LOOPBACK}:{SECOND_SERVICE_PORT}"]
     assert re.findall(r"server (\S+) max_fails", (DEPLOY / "nginx" / "upstream.conf").read_text()) == on_the_host
@@ -189,7 +193,9 @@ def test_ports_and_addresses_agree() -> None:
 
 def test_paths_of_probes_exist(start: StartAggregator, sqlite_store: SqlStore) -> None:
     aggregator = start(sqlite_store)
-    probes = [each[kind]["httpGet"]["path"] for each in containers() for kind in each if kind.endswith("Probe")]
+    probes = [
+        container[kind]["httpGet"]["path"] for container in containers() for kind in container if kind.endswith("Probe")
+    ]
     assert probes == ["/livez", "/livez", "/readyz"]
     assert [aggregator.get(path).status for path in probes] == [200, 200, 200]
 
@@ -242,7 +248,7 @@ def selectors(expression: Any) -> Iterator[Selector]:
     """Yield the name and the label matchers of each metric in a query."""
     match expression:
         case promql_parser.VectorSelector():
-            yield str(expression.name), {each.name: each.value for each in expression.matchers.matchers}
+            yield str(expression.name), {matcher.name: matcher.value for matcher in expression.matchers.matchers}
         case promql_parser.MatrixSelector():
             yield from selectors(expression.vector_selector)
         case promql_parser.BinaryExpr():
@@ -322,7 +328,7 @@ def test_values_of_labels_exist() -> None:
 
 
 def test_legends_and_annotations_name_labels_of_their_query(exposed: dict[str, set[str]]) -> None:
-    texts = [(each["expr"], each["legendFormat"]) for panel in panels() for each in panel["targets"]]
+    texts = [(target["expr"], target["legendFormat"]) for panel in panels() for target in panel["targets"]]
     texts += [(rule["expr"], text) for rule in rules() for text in rule["annotations"].values()]
     for expr, text in texts:
         names = {name for name, _ in selectors(promql_parser.parse(without_variables(expr)))}

@@ -55,9 +55,9 @@ def test_filters_of_the_page_keep_what_was_not_tested(block: str, name: str) -> 
     names: dict[str, object] = {"decoding": decoding}
     exec(compile(ast.Module(statements, []), "page", "exec"), names)  # noqa: S102
     shown = eval(compile(ast.Expression(last.value), "page", "eval"), names)  # noqa: S307
-    kept = [each for each in decoding if each.detected is not False and each.share == each.share]
+    kept = [estimate for estimate in decoding if estimate.detected is not False and estimate.share == estimate.share]
     assert kept
-    assert sorted(shown["candidate"]) == sorted(each.candidate for each in kept)
+    assert sorted(shown["candidate"]) == sorted(estimate.candidate for estimate in kept)
 
 
 def test_all_code_about_detection_is_run() -> None:

@@ -52,7 +52,9 @@ def test_page_has_a_definition_of_every_kind() -> None:
 def test_check_accepts_the_definitions_of_the_page(tmp_path: Path) -> None:
     (tmp_path / "metrics.toml").write_text(definitions_text())
     (command,) = re.findall(r"^    hubbub (metrics check .+)$", METRICS_PAGE, flags=re.MULTILINE)
-    arguments = [str(tmp_path / each) if each == "metrics.toml" else each for each in shlex.split(command)]
+    arguments = [
+        str(tmp_path / argument) if argument == "metrics.toml" else argument for argument in shlex.split(command)
+    ]
     done = CliRunner().invoke(main, arguments)
     assert (done.exit_code, done.stdout) == (0, f"{tmp_path / 'metrics.toml'}: valid: 8 definitions, 8 metrics\n")
 

@@ -75,9 +75,11 @@ def test_pages_show_every_estimate_with_its_true_share(run: tuple[dict[str, Any]
     for metric in result["metrics"]:
         data = chart_data(out / f"{metric['metric']}.html")["estimates"]
         estimates = metric["decoding"]["estimates"]
-        assert data["share"] == pytest.approx([each["share"] for each in estimates], abs=1e-7)
+        assert data["share"] == pytest.approx([estimate["share"] for estimate in estimates], abs=1e-7)
         true = metric["true_shares"]
-        assert data["truth"] == pytest.approx([true.get(each["candidate"], 0.0) for each in estimates], abs=1e-7)
+        assert data["truth"] == pytest.approx(
+            [true.get(estimate["candidate"], 0.0) for estimate in estimates], abs=1e-7
+        )
     with (out / "destination.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == len(result["metrics"][0]["decoding"]["estimates"])

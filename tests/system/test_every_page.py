@@ -59,7 +59,7 @@ def test_page_is_accessible_at_every_width(browser: Browser, addresses: dict[str
         where = (name, width, scheme)
         browser.open(addresses[name], width, scheme)
         browser.run("document.querySelectorAll('details').forEach((each) => (each.open = true))")
-        complaints = [each for each in browser.complaints() if _EXPECTED not in each]
+        complaints = [complaint for complaint in browser.complaints() if _EXPECTED not in complaint]
         assert (where, complaints) == (where, [])
         if isinstance(browser, Chromium):  # axe-core reads the document and its styles, which are the same in Firefox
             assert (where, axe_violations(browser)) == (where, [])

@@ -31,7 +31,7 @@ EXAMPLES = REPOSITORY / "examples"
 def test_programs_that_exit_lose_no_recordings(
     arguments: tuple[str, ...], runs: int, recorded: int, tmp_path: Path
 ) -> None:
-    name, *rest = [str(tmp_path) if each == "STATE" else each for each in arguments]
+    name, *rest = [str(tmp_path) if argument == "STATE" else argument for argument in arguments]
     for _ in range(runs):
         # from 3.12 on, Python warns of every fork of a process with threads
         command = [sys.executable, "-W", "ignore:This process:DeprecationWarning", str(EXAMPLES / name), *rest]

@@ -190,9 +190,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "with_damaged" / "damaged.parquet").write_text("damaged")
     write_state(root)
     objects = ObjectStore.open(str(root / "segments"))
-    for number, each in enumerate(metrics.values()):
-        folder = SegmentFolder(each.name, each.digest, TODAY).path
-        objects.create(f"{folder}/segments/1.parquet", segment_to_bytes([batch_of(each, number)]))
+    for number, version in enumerate(metrics.values()):
+        folder = SegmentFolder(version.name, version.digest, TODAY).path
+        objects.create(f"{folder}/segments/1.parquet", segment_to_bytes([batch_of(version, number)]))
     copytree(root / "segments", root / "damaged_segments")
     next((root / "damaged_segments").glob("metric=page/**/1.parquet")).write_text("damaged")
     return root

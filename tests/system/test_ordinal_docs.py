@@ -49,7 +49,7 @@ def test_page_lists_every_field_of_buckets() -> None:
 
 def test_counters_edges_have_the_stated_representatives() -> None:
     edges, representatives = (
-        [float(each) for each in found.split(",")]
+        [float(number) for number in found.split(",")]
         for found in re.search(r"`edges = \[([^]]*)\]` has.*?`representatives = \[([^]]*)\]`", PAGE, re.DOTALL).groups()  # type: ignore[union-attr]
     )
     assert Buckets(tuple(edges), representatives=tuple(representatives)).labels == (

@@ -97,7 +97,7 @@ def as_toml(metric: Metric) -> str:
         for name in ("name", "kind", "description", "owner", "period")
     ]
     noise = params.mechanism.fields
-    lines += [f"{name} = {each!r}" for name, each in noise.items()]
+    lines += [f"{name} = {value!r}" for name, value in noise.items()]
     lines += ["expires = 2099-01-01"] + ([f"hold = {metric.hold}"] if metric.hold else [])
     if metric.kind.needs_candidates:
         lines += [f"{name} = {getattr(params, name)}" for name in ("num_bits", "num_hashes", "num_cohorts")]
@@ -116,7 +116,7 @@ def printed(
     file = folder / "metrics.toml"
     file.write_text("\n".join(map(as_toml, metrics.values())))
     definitions = parse_definitions(file.read_text())
-    assert [each.digest for each in definitions.versions()] == [each.digest for each in metrics.values()]
+    assert [metric.digest for metric in definitions.versions()] == [metric.digest for metric in metrics.values()]
     return printed_figures(file, definitions, folder)
 
 

@@ -110,8 +110,12 @@ def skipped(results: Path) -> set[str]:
     """Metrics that `decode-all` named as skipped, with the reason."""
     lines = (results / "estimates" / "index.jsonl").read_text().splitlines()
     outcomes = [json.loads(line) for line in lines]
-    assert {each["status"] for each in outcomes} == {"decoded", "skipped"}
-    return {each["name"].partition("@")[0] for each in outcomes if each["status"] == "skipped" and each["reason"]}
+    assert {outcome["status"] for outcome in outcomes} == {"decoded", "skipped"}
+    return {
+        outcome["name"].partition("@")[0]
+        for outcome in outcomes
+        if outcome["status"] == "skipped" and outcome["reason"]
+    }
 
 
 @pytest.mark.slow

@@ -132,7 +132,7 @@ def end_processes(profile: Path) -> None:
     mine = {os.getpid(), os.getppid()}
     while found := [
         pid
-        for pid in (int(each.name) for each in Path("/proc").glob("[0-9]*"))
+        for pid in (int(process.name) for process in Path("/proc").glob("[0-9]*"))
         if pid not in mine and _uses(pid, profile)
     ]:
         for pid in found:
@@ -148,7 +148,7 @@ def _uses(pid: int, profile: Path) -> bool:
 
 if __name__ == "__main__":
     adapter = BrowserAdapter(Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3]))
-    for each in sys.stdin:
-        sys.stdout.write(f"{adapter.answer(each)}\n")
+    for line in sys.stdin:
+        sys.stdout.write(f"{adapter.answer(line)}\n")
         sys.stdout.flush()
     adapter.close()

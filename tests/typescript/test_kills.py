@@ -56,7 +56,7 @@ def check(adapter: Adapter, directory: Path, acknowledged: int, at_most: int) ->
         counts = adapter.ask({"call": "inspect"})["counts"]
         reports = {
             (body["metric"], body["period"]): body["batch_id"]
-            for body in (json.loads(each.body) for each in aggregator.requests)
+            for body in (json.loads(request.body) for request in aggregator.requests)
         }
         ids = {request.batch_id for request in aggregator.requests}
         assert len(reports) == len(ids) == counts["acknowledged"]

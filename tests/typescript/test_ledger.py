@@ -53,9 +53,9 @@ def history(seed: int) -> list[dict[str, Any]]:
         {"call": "consent", "level": "on"},
     ]
     for _ in range(40):
-        definitions = next(each["definitions"] for each in reversed(calls) if each["call"] == "start")
+        definitions = next(call["definitions"] for call in reversed(calls) if call["call"] == "start")
         metric = random.choice(definitions)
-        days = sum(each["call"] == "advance" for each in calls)
+        days = sum(call["call"] == "advance" for call in calls)
         value = VALUES[metric.name][
             days % len(VALUES[metric.name])
         ]  # one a period, so that chance chooses none of several
@@ -121,14 +121,14 @@ def test_same_ledger_as_the_python_client(
         of_node = played(adapter.ask, calls, tmp_path / "node")
         accounts = adapter.ask({"call": "inspect"})["ledger"]
     found = {
-        each["digest"]: (
-            each["unit"],
-            each["units"],
-            each["reservedUnits"],
-            bool(each["refused"]),
-            each["epsilonPerUnit"],
+        account["digest"]: (
+            account["unit"],
+            account["units"],
+            account["reservedUnits"],
+            bool(account["refused"]),
+            account["epsilonPerUnit"],
         )
-        for each in accounts
+        for account in accounts
     }
     assert found == expected
     assert of_node == of_python

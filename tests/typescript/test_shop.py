@@ -185,7 +185,7 @@ def test_a_visitor_of_the_shop(name: str, built: Built, tmp_path: Path) -> None:
                 visitor.visit(days=hours / 24)
                 if is_true_within(15, lambda: visitor.counts()["acknowledged"] > 0):
                     break
-            complaints = [each for each in browser.complaints() if "due to page navigation" not in each]
+            complaints = [complaint for complaint in browser.complaints() if "due to page navigation" not in complaint]
             assert complaints == []
             acknowledged = visitor.counts()["acknowledged"]
             assert reports_at(reads) >= acknowledged
