@@ -48,7 +48,7 @@ def main() -> int:
         if code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
             return int(code)
     sys.stdout.write("\n| test | runs | failures | seconds a run | seeds that failed |\n|---|---|---|---|---|\n")
-    for test, seconds in sorted(outcomes.seconds.items(), key=lambda each: -len(outcomes.failures[each[0]])):
+    for test, seconds in sorted(outcomes.seconds.items(), key=lambda entry: -len(outcomes.failures[entry[0]])):
         seeds = outcomes.failures[test]
         mean = sum(seconds) / len(seconds)
         sys.stdout.write(f"| {test} | {len(seconds)} | {len(seeds)} | {mean:.1f} | {' '.join(seeds)} |\n")

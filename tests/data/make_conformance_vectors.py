@@ -75,7 +75,9 @@ def one_hot() -> Iterator[dict[str, Any]]:
 
 def numbers() -> Iterator[dict[str, Any]]:
     of_json = [
-        each for each in NUMBERS if isinstance(each, int | float) and not isinstance(each, bool) and abs(each) < 1e308
+        number
+        for number in NUMBERS
+        if isinstance(number, int | float) and not isinstance(number, bool) and abs(number) < 1e308
     ]
     yield from encode(full(ordinal(0, 0.1, 10, 20), **PLAIN), [*of_json, None])
     yield from encode(full(ordinal(0, 0.1, 10, 20, default=10), **PLAIN), [None, 5])
@@ -144,8 +146,8 @@ def instantaneous() -> Iterator[dict[str, Any]]:
     for p, q in ((0.25, 0.75), (0.39, 0.61), (0, 0.5), (0.5, 1), (2.0**-24, 0.3)):
         for fields in (STRING, STRING | {"num_bits": 13}, BOOLEAN if p + q == 1 else categorical("linux", "macos")):
             value = "v1" if fields["kind"] == "string" else True if fields["kind"] == "boolean" else "linux"
-            for each in encode(full(fields, prob_p=p, prob_q=q, prob_f=0), [value], secrets=2):
-                yield each | {"random": SeededBytes(json.dumps(each))(256).hex()}
+            for case in encode(full(fields, prob_p=p, prob_q=q, prob_f=0), [value], secrets=2):
+                yield case | {"random": SeededBytes(json.dumps(case))(256).hex()}
 
 
 def discovery() -> Iterator[dict[str, Any]]:
@@ -158,8 +160,8 @@ def discovery() -> Iterator[dict[str, Any]]:
 
 
 def means() -> Iterator[dict[str, Any]]:
-    for each in (mean(0, 50), mean(-0.5, 1e22, default=-7)):
-        yield from encode(full(each, **PLAIN), [0, 20, 49.999, 50, -1, None], secrets=3)
+    for fields in (mean(0, 50), mean(-0.5, 1e22, default=-7)):
+        yield from encode(full(fields, **PLAIN), [0, 20, 49.999, 50, -1, None], secrets=3)
 
 
 def sets() -> Iterator[dict[str, Any]]:
@@ -316,8 +318,8 @@ def bodies() -> Iterator[tuple[str, str | None, str]]:
     yield "a problem with a number that JSON lacks", problem, SIZE.replace('"d"', "NaN")
     yield "a problem in white space", problem, f"\r\n {SIZE}\n"
     yield "a problem with another field", problem, like(SIZE, batch_id=BATCH_ID)
-    for each in ProblemType:
-        yield f"the problem {each.slug}", problem, refusal(each).text
+    for problem_type in ProblemType:
+        yield f"the problem {problem_type.slug}", problem, refusal(problem_type).text
     yield "an acceptance", plain, STORED
     yield "an acceptance of a batch that was stored", plain, DUPLICATE
     yield "an acceptance with a charset", f"{plain}; charset=utf-8", STORED
@@ -355,7 +357,7 @@ def vectors() -> dict[str, Any]:
     """Rules with their cases, and answers; what is expected is what this project's client does."""
     rules = []
     for number, (title, section, make) in enumerate(RULES, start=1):
-        cases = [{"request": each, "expected": answer(json.loads(json.dumps(each)))} for each in make()]
+        cases = [{"request": request, "expected": answer(json.loads(json.dumps(request)))} for request in make()]
         rules.append({"number": number, "title": title, "section": section, "cases": cases})
     return {"protocol": 1, "rules": rules, "answers": answers()}
 

@@ -76,7 +76,7 @@ def set_of(*items: str, **more: Any) -> dict[str, Any]:
 
 def joint(*parts: dict[str, Any], **more: Any) -> dict[str, Any]:
     listed = [
-        {name: each for name, each in definition(part).items() if name not in ("period", "hold")} for part in parts
+        {name: value for name, value in definition(part).items() if name not in ("period", "hold")} for part in parts
     ]
     return {"name": "j", "kind": "joint", "period": "day", "hold": None, "parts": listed} | more
 
@@ -124,7 +124,7 @@ def probabilities() -> Iterator[dict[str, Any]]:
         2.0**-24,
     ]
     for digits in (24, 23):
-        for double in doubles + [2 * each for each in doubles if 0 < each < 1e-6]:
+        for double in doubles + [2 * small for small in doubles if 0 < small < 1e-6]:
             try:
                 a = numerator(round_to_dyadic("p", double, digits), digits)
             except HubbubError:
@@ -154,7 +154,7 @@ def asked_definitions() -> Iterator[dict[str, Any]]:
     )
     yield definition(categorical("linux", "macos", "other", other="other"))
     yield definition(categorical("caf\u00e9", "cafe\u0301", "\U0001f600", 'a "\\/\b\t\n\f\r\x0b\x7f\x80'))
-    yield from (definition(categorical(*each)) for each in (("a",), ("a", "a"), ("a", ""), ("a", "\ud800")))
+    yield from (definition(categorical(*labels)) for labels in (("a",), ("a", "a"), ("a", ""), ("a", "\ud800")))
     yield definition(categorical("a", "b", other="c"))
     tiny = 2.0**-24
     yield from (
@@ -184,7 +184,7 @@ def asked_definitions() -> Iterator[dict[str, Any]]:
     yield definition(ordinal(0, 10, 20, several="mean"))
     yield definition(ordinal(0, 10, 20) | {"num_bits": 3})
     yield definition(categorical("a", "b") | {"buckets": ordinal(0, 1, 2)["buckets"]})
-    yield definition({name: each for name, each in ordinal(0, 1, 2).items() if name != "buckets"})
+    yield definition({name: value for name, value in ordinal(0, 1, 2).items() if name != "buckets"})
     yield definition(mean(0, 50))
     yield definition(mean(-0.5, 1e22, unit="s", several="sum", default=-7) | {"num_cohorts": 1, "hold": 7})
     yield from (definition(mean(0, 50) | {"num_cohorts": m}) for m in (256, 12, 512))
@@ -205,7 +205,7 @@ def asked_definitions() -> Iterator[dict[str, Any]]:
         for wrong in ({"num_cohorts": 4}, {"hash_scheme": "one-hot"}, {"num_bits": 2})
     )
     yield definition(set_of("a", "b", hold=7) | pair(0.1, 0.5))
-    yield definition({name: each for name, each in set_of("a", "b").items() if name != "items"})
+    yield definition({name: value for name, value in set_of("a", "b").items() if name != "items"})
     yield definition(BOOLEAN | {"items": ["a", "b"]})
     systems, plain = categorical("linux", "macos"), STRING | {"prob_f": 0}
     yield from (joint(*parts) for parts in ((STRING, BOOLEAN), (BOOLEAN, systems, STRING), (BOOLEAN, systems)))
@@ -293,8 +293,8 @@ def epochs() -> Iterator[dict[str, Any]]:
         "week": ("1969-12-29", "1970-01-05", "1999-12-27", "2026-11-16"),
         "month": ("1970-01-01", "1970-12-01", "1971-01-01", "2026-11-01"),
     }
-    for period, each in starts.items():
-        for start in each:
+    for period, days in starts.items():
+        for start in days:
             for hold in (1, 2, 7, 30):
                 number = period_number(PeriodKind(period), start)
                 yield {"period": period, "start": start, "hold": hold, "number": number, "epoch": number // hold}
@@ -435,8 +435,8 @@ def means() -> Iterator[dict[str, Any]]:
     ]
     for number, fields in enumerate(cases):
         metric = metric_of(definition(fields))
-        for each in range(6):
-            key = SeededBytes(f"mean {number} {each}")(32)
+        for device in range(6):
+            key = SeededBytes(f"mean {number} {device}")(32)
             encoder, epoch = Encoder(metric, Secret(key)), None if metric.hold is None else 12
             word = Secret(key).stream("hubbub/threshold/v1", metric.name.encode()).digest(5)
             low, high = metric.kind.to_dict()["buckets"]["edges"]
@@ -461,8 +461,8 @@ def sets() -> Iterator[dict[str, Any]]:
     cases = [set_of("a", "b\u00e9", "c"), set_of(*(f"i{n}" for n in range(30)), hold=7, prob_f=0.25)]
     for number, fields in enumerate(cases):
         metric, items = metric_of(definition(fields)), fields["items"]
-        for each in range(6):
-            key = SeededBytes(f"set {number} {each}")(32)
+        for device in range(6):
+            key = SeededBytes(f"set {number} {device}")(32)
             encoder, epoch = Encoder(metric, Secret(key)), None if metric.hold is None else 12
             values_of: list[Any] = [
                 None,
@@ -504,12 +504,12 @@ def subset_rows() -> Iterator[dict[str, Any]]:
     for number, fields in enumerate((four, many, default)):
         fields = definition(fields)
         metric = metric_of(fields)
-        for each in range(12):
-            key, drawn = (SeededBytes(f"rows {number} {each} {use}") for use in ("secret", "coins"))
+        for device in range(12):
+            key, drawn = (SeededBytes(f"rows {number} {device} {use}") for use in ("secret", "coins"))
             secret, coins, epoch = Secret(key(32)), drawn(400), None if metric.hold is None else 12
             left = bytearray(coins)
             values: list[Any] = [None, 0, 1, 2.5] if metric.kind.word == "ordinal" else [None, *metric.kind.labels]
-            value = values[each % len(values)]
+            value = values[device % len(values)]
             bloom = bloom_bits(metric, value, 0)
             prr = PermanentResponse(metric, secret)(bloom, epoch)
 
@@ -522,7 +522,7 @@ def subset_rows() -> Iterator[dict[str, Any]]:
             yield {
                 "definition": fields,
                 "digest": metric.digest,
-                "secret": SeededBytes(f"rows {number} {each} secret")(32).hex(),
+                "secret": SeededBytes(f"rows {number} {device} secret")(32).hex(),
                 "epoch": epoch,
                 "value": value,
                 "bloom": row(bloom, metric),
@@ -541,8 +541,8 @@ def discovery() -> Iterator[dict[str, Any]]:
     ngrams_of_bytes = sizes | {"discover": {"longest": 3, "step": 1, "held_out": 0.125, "method": "ngrams"}}
     for number, fields in enumerate((alphabet, of_bytes, ngrams, ngrams_of_bytes | pair(0.1, 0.5))):
         metric = metric_of(definition(fields))
-        for each in range(6):
-            key = SeededBytes(f"discovery {number} {each}")(32)
+        for device in range(6):
+            key = SeededBytes(f"discovery {number} {device}")(32)
             secret, cohort = Secret(key), Secret(key).metric_cohort(metric.name, 64)
             group = discovery_of(metric).group(cohort, 64)
             for value in ("", "ab", "\u00e9ab\u00e9", "ababababab", None):
@@ -634,7 +634,7 @@ def main() -> None:
     lines = [f"{json.dumps(name)}: {json.dumps(document[name])}" for name in document if name == "about"]
     for name in document:
         if name != "about":
-            rows = ",\n  ".join(json.dumps(each) for each in document[name])
+            rows = ",\n  ".join(json.dumps(case) for case in document[name])
             lines.append(f"{json.dumps(name)}: [\n  {rows}\n ]")
     sys.stdout.write("{\n " + ",\n ".join(lines) + "\n}\n")
 

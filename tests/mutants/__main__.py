@@ -78,7 +78,7 @@ class Reach:
         return True
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        items[:] = [each for each in items if each.nodeid.startswith("tests/") or isinstance(each, pytest.DoctestItem)]
+        items[:] = [item for item in items if item.nodeid.startswith("tests/") or isinstance(item, pytest.DoctestItem)]
 
     def pytest_collection_finish(self) -> None:
         self.tests["import"] = {"seconds": 0.0, "reached": sorted(self.reached)}
@@ -136,12 +136,14 @@ def write_table(table: Table, path: Path) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["area", "file", "scope", "before", "after", "occurrence", "killed_by"])
-        for each, killed_by in table.items():
-            writer.writerow([each.area, each.file, each.scope, each.before, each.after, each.occurrence, killed_by])
+        for mutant, killed_by in table.items():
+            writer.writerow(
+                [mutant.area, mutant.file, mutant.scope, mutant.before, mutant.after, mutant.occurrence, killed_by]
+            )
 
 
-def sample(each: int, seed: int) -> Table:
-    """`each` mutants of every area: from its modules in turn, each time an operator of one kind and then a place for it."""
+def sample(size: int, seed: int) -> Table:
+    """`size` mutants of every area: from its modules in turn, each time an operator of one kind and then a place for it."""
     rng = random.Random(seed)  # noqa: S311  (no secret)
     table: Table = {}
     for area, described in AREAS.items():
@@ -151,10 +153,10 @@ def sample(each: int, seed: int) -> Table:
             for mutant, change in mutants_of(area, file, (ROOT / file).read_text(encoding="utf-8")).items():
                 kinds[change.operator].append(mutant)
         chosen: list[Mutant] = []
-        while len(chosen) < each:
+        while len(chosen) < size:
             for file in rng.sample(sorted(pools), len(pools)):
                 kinds = pools[file]
-                if kinds and len(chosen) < each:
+                if kinds and len(chosen) < size:
                     kind = rng.choice(sorted(kinds))
                     chosen.append(kinds[kind].pop(rng.randrange(len(kinds[kind]))))
                     if not kinds[kind]:
@@ -186,10 +188,12 @@ def start(copy: Path, arguments: list[str], plugin: Any, result: Path) -> int:
     os.environ |= {"HUBBUB_TEST_SEED": "mutants", "PYTHONPATH": os.pathsep.join(map(str, _paths(copy)))}
     sys.path[:] = [
         *map(str, _paths(copy)),
-        *(each for each in sys.path if Path(each or ".").resolve() not in _paths(ROOT)),
+        *(place for place in sys.path if Path(place or ".").resolve() not in _paths(ROOT)),
     ]
     for name in [
-        each for each in sys.modules if each.split(".")[0] in ("tests", "hubbub", "hubbub_decoder", "hubbub_aggregator")
+        module
+        for module in sys.modules
+        if module.split(".")[0] in ("tests", "hubbub", "hubbub_decoder", "hubbub_aggregator")
     ]:
         del sys.modules[name]
     with (result.with_suffix(".log")).open("w") as log:
@@ -243,9 +247,9 @@ def tests_for(mutant: Mutant, number: int, tests: dict[str, dict[str, Any]]) -> 
     area = (mutant.file, *(f"{folder}/" for folder in AREAS[mutant.area].tests))
     at_import = number in tests["import"]["reached"]
     reaching = {
-        name: each["seconds"]
-        for name, each in tests.items()
-        if name.startswith(area) and each["seconds"] < SLOW_SECONDS and (at_import or number in each["reached"])
+        name: entry["seconds"]
+        for name, entry in tests.items()
+        if name.startswith(area) and entry["seconds"] < SLOW_SECONDS and (at_import or number in entry["reached"])
     }
     files: dict[str, float] = defaultdict(float)
     for name, seconds in reaching.items():
@@ -281,8 +285,8 @@ class Run:
         self.running: dict[int, tuple[Mutant, Path, float]] = {}
         self.changes = {
             mutant: change
-            for area, each in AREAS.items()
-            for file in each.files()
+            for area, described in AREAS.items()
+            for file in described.files()
             for mutant, change in mutants_of(area, file, self.text(file)).items()
         }
 

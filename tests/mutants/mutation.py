@@ -126,7 +126,7 @@ def with_probes(source: str, probes: dict[Mutant, int]) -> str:
     for mutant, number in probes.items():
         numbers.setdefault(_place(found[str(replace(mutant, area="", file=""))].node), []).append(number)
     tree = ast.fix_missing_locations(_Probes(numbers).visit(ast.parse(source)))
-    imports = next(i for i, each in enumerate(tree.body) if not _is_preamble(each))
+    imports = next(i for i, statement in enumerate(tree.body) if not _is_preamble(statement))
     prelude = "import builtins\n_probe = getattr(builtins, '_probe', lambda number: True)"
     tree.body[imports:imports] = ast.parse(prelude).body
     return ast.unparse(tree)
@@ -163,7 +163,7 @@ def _changes(node: ast.AST, scope: str) -> Iterator[Change]:
         case ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
             inner = node.name if scope == "module" else f"{scope}.{node.name}"
             defaults = [] if isinstance(node, ast.ClassDef) else [*node.args.defaults, *node.args.kw_defaults]
-            for child in (*(each for each in defaults if each is not None), *node.body):
+            for child in (*(default for default in defaults if default is not None), *node.body):
                 yield from _changes(child, inner)
             return
         case ast.JoinedStr() | ast.Import() | ast.ImportFrom() | ast.Assert():
@@ -237,6 +237,6 @@ def _called(call: ast.Call) -> str:
 
 def _is_text(node: ast.BinOp) -> bool:
     return any(
-        isinstance(each, ast.JoinedStr) or (isinstance(each, ast.Constant) and isinstance(each.value, str))
-        for each in (node.left, node.right)
+        isinstance(operand, ast.JoinedStr) or (isinstance(operand, ast.Constant) and isinstance(operand.value, str))
+        for operand in (node.left, node.right)
     )

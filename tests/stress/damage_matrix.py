@@ -65,7 +65,7 @@ def sent_in_a_life(seed: int, damage: Damage, names: tuple[str, ...]) -> tuple[d
     for body in transport.bodies:
         batch = Batch.from_json(body)
         ids[batch.digest, batch.period].add(batch.batch_id)
-    return {key: len(each) for key, each in ids.items()}, after
+    return {key: len(batch_ids) for key, batch_ids in ids.items()}, after
 
 
 KINDS: dict[str, tuple[Damage, tuple[str, ...]]] = {

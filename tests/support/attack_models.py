@@ -33,7 +33,7 @@ def one_bit_twice(params: Params, t: int, true: int) -> Floats:
     chances = zip(
         permanent(params, true), (counts(t, params.mechanism.prob_p), counts(t, params.mechanism.prob_q)), strict=True
     )
-    return np.asarray(sum(chance * np.outer(each, each) for chance, each in chances))
+    return np.asarray(sum(chance * np.outer(law, law) for chance, law in chances))
 
 
 def share_matched(params: Params, people: int, t: int, rng: np.random.Generator) -> float:

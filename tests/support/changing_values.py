@@ -67,7 +67,7 @@ def _output_chances(history: tuple[int, ...], permanent: Floats, instantaneous: 
     """Return the probability of every sequence of reports; periods of one cell share its permanent response."""
     joint: Floats = np.ones((len(permanent),) * len(history))
     for cell in set(history):
-        at = [period for period, each in enumerate(history) if each == cell]
+        at = [period for period, reported in enumerate(history) if reported == cell]
         group = permanent[cell]
         for _ in at:
             group = group[..., None] * instantaneous.reshape(len(permanent), *(1,) * (group.ndim - 1), -1)

@@ -89,7 +89,7 @@ class RequestStrategies:
             if draw(st.booleans()):
                 fields = draw(self._batches())
                 name = draw(st.sampled_from(sorted(fields)))
-                members = [json.dumps(each) + ":" + json.dumps(of) for each, of in fields.items() if each != name]
+                members = [json.dumps(field) + ":" + json.dumps(of) for field, of in fields.items() if field != name]
                 members.insert(draw(st.integers(0, len(members))), json.dumps(name) + ":" + value)
                 if draw(st.booleans()):  # and repeated with its valid value
                     members.insert(

@@ -55,7 +55,7 @@ def bit_outputs(metric: Metric, reported: Sequence[tuple[Hashable, int]], bit: i
     permanent, once = permanent_kernel(metric.params), instantaneous_kernel(metric.params)
     joint = np.ones((2,) * len(reported))
     for response in dict.fromkeys(response for response, _ in reported):
-        periods = [at for at, (each, _) in enumerate(reported) if each == response]
+        periods = [at for at, (used, _) in enumerate(reported) if used == response]
         true = reported[periods[0]][1] >> bit & 1
         group: Floats = np.zeros((2,) * len(periods))
         for drawn in (0, 1):

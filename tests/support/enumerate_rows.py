@@ -19,7 +19,7 @@ def row_distribution(mechanism: SubsetSelection, reports: int) -> list[tuple[flo
     a = mechanism.permanent_q
     return [
         tuple(
-            math.fsum((a if v == value else (1 - a) / (d - 1)) * each for v, each in enumerate(chances))
+            math.fsum((a if v == value else (1 - a) / (d - 1)) * probability for v, probability in enumerate(chances))
             for chances in zip(*of_permanent, strict=True)
         )
         for value in range(d)

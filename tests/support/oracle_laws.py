@@ -53,7 +53,7 @@ def subset_selection(epsilon: float, values: int) -> Support:
 
     near = max(1, int(values / (math.exp(epsilon) + 1)))
     sizes = [size for size in (near, near + 1) if size < values]
-    return min((support(size) for size in sizes), key=lambda each: mean_variance(each, values))
+    return min((support(size) for size in sizes), key=lambda law: mean_variance(law, values))
 
 
 def generalized_randomized_response(epsilon: float, values: int) -> Support:

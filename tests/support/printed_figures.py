@@ -70,8 +70,8 @@ def figures_with_units(rows: list[tuple[str, str, str]]) -> Figures:
     return figures
 
 
-def from_json(each: dict[str, Any]) -> Figures:
-    privacy = each["privacy"]
+def from_json(metric: dict[str, Any]) -> Figures:
+    privacy = metric["privacy"]
     names = {"per report": "epsilon_report", "per enrollment": "epsilon_enrollment", "lifetime": "epsilon_lifetime"}
     if privacy["unit"] != "period":
         names[f"per {privacy['unit']}"] = "epsilon_unit"
@@ -106,7 +106,9 @@ def decoder_headlines(metrics: Mapping[str, Metric]) -> dict[str, Figures]:
             k, m = metric.num_bits, metric.num_cohorts
             candidates = [f"v{i}" for i in range(3)] if metric.kind.needs_candidates else None
             decodings[metric.kind.word] = decode(BitCounts(metric, [100] * m, [[50] * k] * m), candidates)
-    return {name: headline_figures(replace(decodings[each.kind.word], metric=each)) for name, each in metrics.items()}
+    return {
+        name: headline_figures(replace(decodings[metric.kind.word], metric=metric)) for name, metric in metrics.items()
+    }
 
 
 def headline_figures(decoding: Decoding) -> Figures:
