@@ -238,23 +238,23 @@ def plot(found: Sequence[Figures], path: Path) -> None:
     figure.savefig(path, metadata={"Date": None})
 
 
-def row(each: Figures) -> Row:
+def row(fold: Figures) -> Row:
     """Row of the table: seconds of a fold and of its stages, their ratios to DuckDB alone and to the bare kernel, start and memory."""
     return {
-        "reports": f"{each['reports']}",
-        "engine": each["engine"],
-        **_cells(each, "seconds", ""),
-        **_cells(each, "processor", "_processor"),
-        "start_seconds": f"{each['start']:.1f}",
-        "memory_mb": f"{each['memory'] / 1e6:.0f}",
+        "reports": f"{fold['reports']}",
+        "engine": fold["engine"],
+        **_cells(fold, "seconds", ""),
+        **_cells(fold, "processor", "_processor"),
+        "start_seconds": f"{fold['start']:.1f}",
+        "memory_mb": f"{fold['memory'] / 1e6:.0f}",
     }
 
 
-def _cells(each: Figures, name: str, kind: str) -> dict[str, str]:
+def _cells(fold: Figures, name: str, kind: str) -> dict[str, str]:
     """Return the seconds, or the processor's seconds, of a fold and of its stages, and the ratios."""
-    total = each[name]
-    ids, counting = (each.get(f"{stage}{kind}") for stage in ("ids", "counting"))
-    duckdb, kernel = (each[f"{bare}{kind}"] for bare in ("duckdb_alone", "kernel"))
+    total = fold[name]
+    ids, counting = (fold.get(f"{stage}{kind}") for stage in ("ids", "counting"))
+    duckdb, kernel = (fold[f"{bare}{kind}"] for bare in ("duckdb_alone", "kernel"))
     figures = {
         "": total,
         "_ids": ids,

@@ -133,7 +133,7 @@ def definition(module: ModuleType, name: str) -> tuple[str, str]:
             text = assigned.value if isinstance(assigned, ast.Constant) else ast.unparse(assigned)
             return str(text), inspect.cleandoc(ast.literal_eval(after.value)).replace("\n", " ")
     source = next(
-        node.module for node in body if isinstance(node, ast.ImportFrom) if name in {each.name for each in node.names}
+        node.module for node in body if isinstance(node, ast.ImportFrom) if name in {alias.name for alias in node.names}
     )
     return definition(import_module(str(source)), name)
 
@@ -208,7 +208,9 @@ def add_types_of_attributes(
     if what != "class":
         return
     annotations = {
-        name: each for base in reversed(thing.__mro__) for name, each in inspect.get_annotations(base).items()
+        name: annotation
+        for base in reversed(thing.__mro__)
+        for name, annotation in inspect.get_annotations(base).items()
     }
     for number, line in reversed([*enumerate(lines)]):
         name = line.removeprefix(".. attribute:: ")
