@@ -50,10 +50,26 @@ _EXAMPLE_LIMIT = 0.01
 _NUM_SMALLER_LIMITS = 4
 _NUM_SUMMARIZED = 5
 ESTIMATE_COLUMNS = columns_of(
-    Estimate, "candidate", "share", "std_error", "low", "high", "selection_adjusted_low", "selection_adjusted_high",
-    "p_value", "q_value", "posterior_median", "credible_low", "credible_high", "posterior_mean", "simultaneous_low",
-    "simultaneous_high", "detected", "forged_reports_needed", "indistinguishable_from",
-)  # fmt: skip
+    Estimate,
+    "candidate",
+    "share",
+    "std_error",
+    "low",
+    "high",
+    "selection_adjusted_low",
+    "selection_adjusted_high",
+    "p_value",
+    "q_value",
+    "posterior_median",
+    "credible_low",
+    "credible_high",
+    "posterior_mean",
+    "simultaneous_low",
+    "simultaneous_high",
+    "detected",
+    "forged_reports_needed",
+    "indistinguishable_from",
+)
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)

@@ -69,9 +69,15 @@ def plot_against_truth(
         group = [(x, e) for x, e in zip(true, rows, strict=True) if (x > 0) is present]
         if group:
             axes.errorbar(
-                [x for x, _ in group], [e.share for _, e in group], yerr=error_lengths([(e.low, e.share, e.high) for _, e in group]),
-                fmt=marker, markersize=3.5, linewidth=0.7, color=colour, label=f"{label} ({len(group)})",
-            )  # fmt: skip
+                [x for x, _ in group],
+                [e.share for _, e in group],
+                yerr=error_lengths([(e.low, e.share, e.high) for _, e in group]),
+                fmt=marker,
+                markersize=3.5,
+                linewidth=0.7,
+                color=colour,
+                label=f"{label} ({len(group)})",
+            )
     top = max([*true, *(e.share for e in rows), 0.0])
     bottom = min([0.0, *(e.share for e in rows)])
     if log and any(true):
@@ -124,9 +130,15 @@ def plot_numbers(decoding: Decoding, figure: Figure | None = None) -> Figure:
     rows = [decoding[bucket.label] for bucket in numbers.buckets if bucket.label in decoding]
     positions = range(len(rows))
     histogram.errorbar(
-        positions, [e.share for e in rows], yerr=error_lengths([(e.low, e.share, e.high) for e in rows]),
-        fmt="o", markersize=4, linewidth=1.6, color=ESTIMATE, label="estimate with interval",
-    )  # fmt: skip
+        positions,
+        [e.share for e in rows],
+        yerr=error_lengths([(e.low, e.share, e.high) for e in rows]),
+        fmt="o",
+        markersize=4,
+        linewidth=1.6,
+        color=ESTIMATE,
+        label="estimate with interval",
+    )
     smoothed = {bucket.label: bucket.smoothed for bucket in numbers.buckets}
     histogram.bar(positions, [smoothed[e.candidate] for e in rows], color=FAINT, alpha=0.4, label="smoothed")
     label_columns(histogram, positions, [e.candidate for e in rows], rotated=True)
@@ -134,10 +146,14 @@ def plot_numbers(decoding: Decoding, figure: Figure | None = None) -> Figure:
     points = numbers.distribution
     places = [point.edge for point in points]
     distribution.errorbar(
-        places, [point.share for point in points],
+        places,
+        [point.share for point in points],
         yerr=error_lengths([(point.low, point.share, point.high) for point in points]),
-        fmt="o", markersize=4, linewidth=1.6, color=ESTIMATE,
-    )  # fmt: skip
+        fmt="o",
+        markersize=4,
+        linewidth=1.6,
+        color=ESTIMATE,
+    )
     total = sum(smoothed.values())
     cumulative = np.concatenate([[0.0], np.cumsum(list(smoothed.values()))]) / (total or np.nan)
     distribution.plot(buckets.edges, cumulative, color=FAINT, linewidth=1)
@@ -188,9 +204,15 @@ def plot_epsilon(metrics: Metric | Sequence[Metric], *, periods: int = 365, ax: 
     for metric, colour, marker in zip(shown, SERIES, MARKERS, strict=False):
         values = [epsilon_of_periods(metric, int(t)) for t in points]
         axes.plot(
-            points, values, color=colour, marker=marker, markevery=6, markersize=4, linewidth=1.5,
+            points,
+            values,
+            color=colour,
+            marker=marker,
+            markevery=6,
+            markersize=4,
+            linewidth=1.5,
             label=f"{metric.name}: {shown_epsilon(values[0])} per report",
-        )  # fmt: skip
+        )
         limit = epsilon_permanent(metric)
         if metric.hold is None and math.isfinite(limit):
             axes.axhline(limit, color=colour, linewidth=0.9, linestyle=":")

@@ -74,9 +74,16 @@ def finish_axes(axes: Axes, title: str, about: str = "", *, grid: str = "both", 
     handles, labels = axes.get_legend_handles_labels()
     if handles:
         legend = axes.legend(
-            loc="lower left", bbox_to_anchor=(0, 1), ncols=columns, frameon=False, fontsize=_LABEL_SIZE,
-            borderaxespad=0, borderpad=0.4, handletextpad=0.5, columnspacing=1.4,
-        )  # fmt: skip
+            loc="lower left",
+            bbox_to_anchor=(0, 1),
+            ncols=columns,
+            frameon=False,
+            fontsize=_LABEL_SIZE,
+            borderaxespad=0,
+            borderpad=0.4,
+            handletextpad=0.5,
+            columnspacing=1.4,
+        )
         write_labels(legend.get_texts(), labels)
     lines = -(-len(handles) // columns)
     shown = [printable(shorten(text, _LONGEST_TITLE)) for text in (title, about) if text]
@@ -103,9 +110,12 @@ def label_columns(axes: Axes, places: Sequence[float], names: Sequence[str], *, 
     """Label places on the horizontal axis."""
     shown = [printable(shorten(name, _LONGEST_LABEL)) for name in names]
     axes.set_xticks(
-        places, [text for text, _ in shown], fontsize=_LABEL_SIZE,
-        rotation=30 if rotated else 0, ha="right" if rotated else "center",
-    )  # fmt: skip
+        places,
+        [text for text, _ in shown],
+        fontsize=_LABEL_SIZE,
+        rotation=30 if rotated else 0,
+        ha="right" if rotated else "center",
+    )
     _set_fonts(axes.get_xticklabels(), shown)
 
 

@@ -87,9 +87,17 @@ def draw_intervals(
         group = [(i, row) for i, row in enumerate(rows) if row.is_marked is is_marked]
         if group:
             axes.errorbar(
-                [row.ends[1] for _, row in group], [i for i, _ in group], xerr=error_lengths([row.ends for _, row in group]),
-                fmt="o", markersize=4.5, linewidth=1.6, color=colour, markerfacecolor=face, label=meaning, zorder=2,
-            )  # fmt: skip
+                [row.ends[1] for _, row in group],
+                [i for i, _ in group],
+                xerr=error_lengths([row.ends for _, row in group]),
+                fmt="o",
+                markersize=4.5,
+                linewidth=1.6,
+                color=colour,
+                markerfacecolor=face,
+                label=meaning,
+                zorder=2,
+            )
     true = [(i, row.truth) for i, row in enumerate(rows) if row.truth is not None]
     if true:
         places, shares = zip(*true, strict=True)
