@@ -72,20 +72,22 @@ def write_requirements() -> Path:
 
 def install(requirements: Path) -> None:
     """Download the dependencies, then install them and the wheel from local files alone."""
-    pip("download", "--require-hashes", "--no-deps", "--only-binary", ":all:", "--dest", WHEELS,
-        "--requirement", SOURCE / "requirements.txt")  # fmt: skip
+    locked = SOURCE / "requirements.txt"
+    pip(
+        "download", "--require-hashes", "--no-deps", "--only-binary", ":all:", "--dest", WHEELS, "--requirement", locked
+    )
     (wheel,) = DIST.glob("*.whl")
     shutil.copy(wheel, WHEELS)
     run(sys.executable, "-m", "venv", "--without-pip", VENV)
-    pip("--python", PYTHON, "install", "--no-index", "--find-links", WHEELS, "--require-hashes",
-        "--requirement", requirements)  # fmt: skip
+    local = ("--no-index", "--find-links", WHEELS)
+    pip("--python", PYTHON, "install", *local, "--require-hashes", "--requirement", requirements)
     pip("--python", PYTHON, "check")
 
 
 def write_sbom(commit_time: str) -> None:
     """Write the SBOM of the new environment, with the hash of each wheel that was installed."""
-    text = run(sys.executable, "-m", "cyclonedx_py", "environment", "--output-reproducible",
-        "--pyproject", SOURCE / "pyproject.toml", PYTHON, SOURCE_DATE_EPOCH=commit_time)  # fmt: skip
+    command = (sys.executable, "-m", "cyclonedx_py", "environment", "--output-reproducible")
+    text = run(*command, "--pyproject", SOURCE / "pyproject.toml", PYTHON, SOURCE_DATE_EPOCH=commit_time)
     sbom = json.loads(text)
     hashes = {parse_wheel_filename(wheel.name)[:2]: sha256(wheel) for wheel in WHEELS.iterdir()}
     root = sbom["metadata"]["component"]

@@ -80,8 +80,10 @@ def test_tables_of_random_names(run: Run, files: Path) -> None:
     definitions, names = files / "metrics.toml", files / "names.txt"
     for metric, population in (("page", "population"), ("city", "population"), ("time", "numbers")):
         for seed, out in enumerate("ab"):
-            code, _, message = run("simulate", definitions, metric, "--population", files / f"{population}.csv",
-                                   "--periods", 2, "--seed", seed, "--out", files / f"{metric}-{out}.parquet")  # fmt: skip
+            options = ("--population", files / f"{population}.csv", "--periods", 2, "--seed", seed)
+            code, _, message = run(
+                "simulate", definitions, metric, *options, "--out", files / f"{metric}-{out}.parquet"
+            )
             assert code == 0, message
         listed = ("--candidates", names) if metric == "page" else ()
         summary, other = (files / f"{metric}-{out}.parquet" for out in "ab")
@@ -163,8 +165,9 @@ def test_errors_with_random_names_of_files(run: Run, tmp_path: Path, command: st
 def test_a_process_with_another_encoding(tmp_path: Path) -> None:
     """The variable PYTHONIOENCODING sets what a terminal's code page sets on Windows."""
     environment = os.environ | {"PYTHONIOENCODING": "cp1252"}
-    command = [sys.executable, "-m", "hubbub", "plan", "--epsilon", "1", "--kind", "categorical", "--category", "Ω",
-               "--category", "b", "--reports", "1000", "--explain"]  # fmt: skip
+    categories = ("--kind", "categorical", "--category", "Ω", "--category", "b")
+    plan = ("plan", "--epsilon", "1", *categories, "--reports", "1000", "--explain")
+    command = [sys.executable, "-m", "hubbub", *plan]
     ended = subprocess.run(command, env=environment, capture_output=True, check=False, cwd=tmp_path)
     assert ended.returncode == 0, ended.stderr.decode("cp1252")
     assert "##########" in ended.stderr.decode("cp1252")

@@ -26,10 +26,10 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "metrics.toml").write_text(TOML)
     (tmp_path / "population.csv").write_text(POPULATION)
     (tmp_path / "carriers.txt").write_text("UA\nAA\n")
+    options = ("--content", "reports", "--reports", "30000", "--seed", "1", "--out", tmp_path / "flight.parquet")
     simulated = hubbub(
-        "simulate", tmp_path / "metrics.toml", "flight", "--population", tmp_path / "population.csv",
-        "--content", "reports", "--reports", "30000", "--seed", "1", "--out", tmp_path / "flight.parquet", "--json",
-    )  # fmt: skip
+        "simulate", tmp_path / "metrics.toml", "flight", "--population", tmp_path / "population.csv", *options, "--json"
+    )
     assert simulated.exit_code == 0, simulated.output
     assert json.loads(simulated.stdout)["num_reports"] == 30_000
     return tmp_path
@@ -79,12 +79,12 @@ def test_command_refuses_wrong_options(options: tuple[str, ...], message: str, f
 
 
 def test_other_commands_refuse_joint_metrics_with_the_remedy(folder: Path) -> None:
+    drawn = ("--reports", "10", "--distribution", "zipf1", "--out", folder / "x.parquet")
     for arguments, message in (
         (("decode", folder / "flight.parquet", "--candidates", folder / "carriers.txt"), "Use `hubbub associate`"),
         (("plan", folder / "metrics.toml"), "Plan each part on its own"),
-        (("simulate", folder / "metrics.toml", "flight", "--reports", "10", "--distribution", "zipf1", "--out", folder / "x.parquet"),
-         "Pass --population with a column for each part"),
-    ):  # fmt: skip
+        (("simulate", folder / "metrics.toml", "flight", *drawn), "Pass --population with a column for each part"),
+    ):
         refused = hubbub(*arguments)
         assert refused.exit_code != 0
         assert message in " ".join(f"{refused.output} {refused.exception}".split())
@@ -92,9 +92,7 @@ def test_other_commands_refuse_joint_metrics_with_the_remedy(folder: Path) -> No
 
 def test_population_of_parts_needs_their_columns(folder: Path) -> None:
     (folder / "population.csv").write_text("carrier,count\nUA,3\n")
-    refused = hubbub(
-        "simulate", folder / "metrics.toml", "flight", "--population", folder / "population.csv",
-        "--content", "reports", "--out", folder / "x.parquet",
-    )  # fmt: skip
+    options = ("--content", "reports", "--out", folder / "x.parquet")
+    refused = hubbub("simulate", folder / "metrics.toml", "flight", "--population", folder / "population.csv", *options)
     assert refused.exit_code != 0
     assert "carrier, origin and count" in " ".join(f"{refused.output} {refused.exception}".split())

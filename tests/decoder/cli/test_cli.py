@@ -41,6 +41,7 @@ prob_q = 0.75
 prob_f = 0.25
 expires = 2099-01-01
 """
+ZIPF = ("--distribution", "zipf1", "--values", 20)
 
 
 def hubbub(*arguments: object) -> Result:
@@ -68,8 +69,8 @@ def definitions(tmp_path: Path) -> Path:
 @pytest.fixture
 def summary(definitions: Path, tmp_path: Path) -> Path:
     path = tmp_path / "summary.parquet"
-    result = hubbub("simulate", definitions, "homepage", "--reports", 100_000, "--distribution", "zipf1", "--values", 20,
-                    "--seed", 1, "--out", path, "--truth-out", tmp_path / "truth.csv")  # fmt: skip
+    files = ("--out", path, "--truth-out", tmp_path / "truth.csv")
+    result = hubbub("simulate", definitions, "homepage", "--reports", 100_000, *ZIPF, "--seed", 1, *files)
     assert result.exit_code == 0, result.output
     return path
 
@@ -98,8 +99,8 @@ def test_decodes_asymmetric_permanent_noise_of_several_periods(definitions: Path
     """The summary file holds the definition, and every error is within 6 standard errors."""
     definitions.write_text(DEFINITIONS.replace("prob_f = 0.25", "permanent_p = 0.05\npermanent_q = 0.5", 1))
     out, truth, estimates = (tmp_path / name for name in ("s.parquet", "truth.csv", "estimates.csv"))
-    simulated = hubbub("simulate", definitions, "homepage", "--reports", 100_000, "--distribution", "zipf1", "--values", 20,
-                       "--periods", 3, "--seed", 1, "--out", out, "--truth-out", truth)  # fmt: skip
+    options = ("--reports", 100_000, *ZIPF, "--periods", 3, "--seed", 1)
+    simulated = hubbub("simulate", definitions, "homepage", *options, "--out", out, "--truth-out", truth)
     assert simulated.exit_code == 0, simulated.output
     metric = read_summary(out).metric
     assert metric == load_definitions(definitions)["homepage"]
@@ -184,8 +185,8 @@ def test_decode_warns_about_inputs_with_the_same_reports(summary: Path, candidat
 
 def test_decode_adds_up_bit_and_pattern_counts(definitions: Path, summary: Path, candidates: Path) -> None:
     patterns = summary.with_name("patterns.parquet")
-    hubbub("simulate", definitions, "homepage", "--reports", 500, "--distribution", "exp", "--content", "patterns",
-           "--out", patterns)  # fmt: skip
+    options = ("--reports", 500, "--distribution", "exp", "--content", "patterns")
+    hubbub("simulate", definitions, "homepage", *options, "--out", patterns)
     assert isinstance(read_summary(patterns), PatternCounts)
     result_json = json.loads(hubbub("decode", summary, patterns, "--candidates", candidates, "--json").stdout)
     assert result_json["num_reports"] == 100_500
@@ -204,10 +205,10 @@ def test_simulate_is_reproducible_only_with_a_seed(definitions: Path, tmp_path: 
 
 
 def test_simulate_uses_a_population_file_in_full_or_as_a_sample(definitions: Path, tmp_path: Path) -> None:
-    (tmp_path / "p.csv").write_text("value,count\nlinux,30\nmacos,10\n")
+    population, out = tmp_path / "p.csv", tmp_path / "s.parquet"
+    population.write_text("value,count\nlinux,30\nmacos,10\n")
     for more, expected in (([], 40), (["--reports", 500], 500)):
-        result = hubbub("simulate", definitions, "os", "--population", tmp_path / "p.csv", "--out", tmp_path / "s.parquet",
-                        "--json", *more)  # fmt: skip
+        result = hubbub("simulate", definitions, "os", "--population", population, "--out", out, "--json", *more)
         assert json.loads(result.stdout)["num_reports"] == expected
 
 
@@ -365,8 +366,8 @@ def test_decode_adds_up_reports_and_counts_and_prints_the_form(
     """Reports and counts add up to counts."""
     paths = [tmp_path / "reports.parquet", tmp_path / f"{kind}.parquet"]
     for seed, (content, path) in enumerate(zip(("reports", kind), paths, strict=True)):
-        made = hubbub("simulate", definitions, "homepage", "--reports", 5_000, "--distribution", "zipf1", "--values", 20,
-                      "--seed", seed, "--content", content, "--out", path)  # fmt: skip
+        options = ("--reports", 5_000, *ZIPF, "--seed", seed, "--content", content)
+        made = hubbub("simulate", definitions, "homepage", *options, "--out", path)
         assert made.exit_code == 0, made.output
     result = hubbub("decode", *paths, "--candidates", candidates, "--json")
     assert result.exit_code == 0, result.output
@@ -385,8 +386,8 @@ def test_decode_warns_when_reports_are_decoded_from_their_counts(
     """At the maximum number of candidates there is no warning; with one more it is in the JSON and in the table."""
     (tmp_path / "metrics.toml").write_text(DEFINITIONS.replace("num_bits = 16", "num_bits = 32"))
     monkeypatch.setattr(mixed_effects, "MAX_CANDIDATES", 20)
-    made = hubbub("simulate", tmp_path / "metrics.toml", "homepage", "--reports", 1_000, "--distribution", "zipf1", "--values", 20,
-                  "--seed", 1, "--content", "reports", "--out", tmp_path / "reports.parquet")  # fmt: skip
+    options = ("--reports", 1_000, *ZIPF, "--seed", 1, "--content", "reports")
+    made = hubbub("simulate", tmp_path / "metrics.toml", "homepage", *options, "--out", tmp_path / "reports.parquet")
     assert made.exit_code == 0, made.output
     for number in (20, 21):
         (tmp_path / "names.txt").write_text("".join(f"v{i}\n" for i in range(number)))
@@ -399,13 +400,16 @@ def test_decode_warns_when_reports_are_decoded_from_their_counts(
 def test_simulate_writes_and_reads_a_population_with_reports_without_a_value(definitions: Path, tmp_path: Path) -> None:
     truth = tmp_path / "truth.csv"
     out = ("--out", tmp_path / "s.parquet", "--json")
-    hubbub("simulate", definitions, "os", "--reports", 300, "--distribution", "uniform", "--no-value", 100, "--truth-out", truth, *out)  # fmt: skip
+    drawn = ("--reports", 300, "--distribution", "uniform", "--no-value", 100)
+    hubbub("simulate", definitions, "os", *drawn, "--truth-out", truth, *out)
     assert truth.read_text().splitlines()[-1] == ",100,0.25"
     again = tmp_path / "again.csv"
     result = hubbub("simulate", definitions, "os", "--population", truth, "--truth-out", again, *out)
     assert json.loads(result.stdout)["num_reports"] == 400
     assert again.read_bytes() == truth.read_bytes()
-    result = hubbub("simulate", definitions, "os", "--population", truth, "--reports", 10_000, "--truth-out", again, *out)  # fmt: skip
+    result = hubbub(
+        "simulate", definitions, "os", "--population", truth, "--reports", 10_000, "--truth-out", again, *out
+    )
     assert json.loads(result.stdout)["num_reports"] == 10_000
     without = int(again.read_text().splitlines()[-1].split(",")[1])
     assert abs(without - 2500) < 6 * 44  # six standard deviations of Binomial(10,000, 1/4)

@@ -32,6 +32,7 @@ from hubbub_decoder.simulation import simulate_reports
 from tests.support.paths import DATA
 
 APP = DATA / "google_rappor"
+APP_FILES = ("--params", APP / "params.csv", "--counts-file", APP / "counts.csv", "--map", APP / "map.csv")
 SMALL = Params(num_bits=8, num_hashes=2, num_cohorts=4, prob_p=0.25, prob_q=0.75, prob_f=0.5, hash_scheme="google-md5")
 
 
@@ -53,13 +54,19 @@ def md5_map(names: list[str], params: Params) -> str:
     """Output of bin/hash_candidates.py: positions in the order of the hashes, coincident ones twice."""
     k = params.num_bits
     return "".join(
-        ",".join([
-            name,
-            *(str(c * k + bit + 1) for c in range(params.num_cohorts)
-              for bit in bit_positions(name.encode(), c, k, params.num_hashes)),
-        ]) + "\n"
+        ",".join(
+            [
+                name,
+                *(
+                    str(c * k + bit + 1)
+                    for c in range(params.num_cohorts)
+                    for bit in bit_positions(name.encode(), c, k, params.num_hashes)
+                ),
+            ]
+        )
+        + "\n"
         for name in names
-    )  # fmt: skip
+    )
 
 
 def test_reads_parameters_counts_and_map_of_the_analysis_app() -> None:
@@ -113,8 +120,9 @@ def test_summary_of_simulated_reports_equals_their_counts(
     num_bits: int, kind: type, tmp_path: Path, unseen_seed: int
 ) -> None:
     """With the columns of sum_bits.py, CRLF line ends, quotes and a byte order mark."""
-    params = Params(num_bits=num_bits, num_hashes=2, num_cohorts=4, prob_p=0.25, prob_q=0.75, prob_f=0.5,
-                    hash_scheme="google-md5")  # fmt: skip
+    params = Params(
+        num_bits=num_bits, num_hashes=2, num_cohorts=4, prob_p=0.25, prob_q=0.75, prob_f=0.5, hash_scheme="google-md5"
+    )
     metric = Metric.string("x", params)
     chunks = list(simulate_reports(metric, {"v1": 40, "v2": 7}, np.random.default_rng(unseen_seed)))
     expected = BitCounts.empty(metric)
@@ -231,13 +239,16 @@ def test_rejects_malformed_reports(text: str, message: str, tmp_path: Path) -> N
 
 def test_import_prints_the_output_file_and_how_to_decode_it(tmp_path: Path) -> None:
     out = tmp_path / "summary.parquet"
-    result = imported("--params", APP / "params.csv", "--counts-file", APP / "counts.csv", "--map", APP / "map.csv",
-                      "--out", out, "--json")  # fmt: skip
+    result = imported(*APP_FILES, "--out", out, "--json")
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout) == {
-        "out": str(out), "metric": "google-rappor", "kind": "string", "num_reports": 10_000_000, "map_is_google_md5": False,
-        "warnings": []
-    }  # fmt: skip
+        "out": str(out),
+        "metric": "google-rappor",
+        "kind": "string",
+        "num_reports": 10_000_000,
+        "map_is_google_md5": False,
+        "warnings": [],
+    }
     assert "differs from the hashes of google/rappor's clients. Decode with --map" in result.stderr
     assert read_summary(out).metric.params == read_params(APP / "params.csv")
 
@@ -270,8 +281,7 @@ def test_rejects_a_map_line_without_name_and_accepts_a_number_as_name(tmp_path: 
 
 def test_writes_candidates_only_for_google_md5_maps(tmp_path: Path) -> None:
     names = tmp_path / "names.txt"
-    rejected = imported("--params", APP / "params.csv", "--counts-file", APP / "counts.csv", "--map", APP / "map.csv",
-                       "--out", tmp_path / "s.parquet", "--candidates-out", names)  # fmt: skip
+    rejected = imported(*APP_FILES, "--out", tmp_path / "s.parquet", "--candidates-out", names)
     assert rejected.exit_code == 1
     assert "decode with --map" in rejected.stderr
     assert not names.exists()
@@ -279,9 +289,9 @@ def test_writes_candidates_only_for_google_md5_maps(tmp_path: Path) -> None:
 
     (tmp_path / "params.csv").write_text("k,h,m,p,q,f\n8,2,4,.25,.75,.5\n")
     (tmp_path / "counts.csv").write_text(ROW * 4)
-    accepted = imported("--params", tmp_path / "params.csv", "--counts-file", tmp_path / "counts.csv",
-                     "--map", write_file(tmp_path, md5_map(["v1", "v 2"], SMALL)), "--out", tmp_path / "s.parquet",
-                     "--candidates-out", names)  # fmt: skip
+    files = ("--params", tmp_path / "params.csv", "--counts-file", tmp_path / "counts.csv")
+    md5 = write_file(tmp_path, md5_map(["v1", "v 2"], SMALL))
+    accepted = imported(*files, "--map", md5, "--out", tmp_path / "s.parquet", "--candidates-out", names)
     assert accepted.exit_code == 0, accepted.output
     assert names.read_text() == "v1\nv 2\n"
 
