@@ -37,7 +37,9 @@ def test_intervals_of_changes_cover(overlap: float, unseen_seed: int) -> None:
         pair = simulate_two_periods(Metric.string("m", params), people, rng)
         rows = list(compare(*pair, [*names, *(f"{run}-no-{i}" for i in range(8))]))
         true = np.array([truth.get(row.candidate, 0.0) for row in rows])
-        change, error, low, high = (np.array([getattr(row, name) for row in rows]) for name in ("change", "std_error", "low", "high"))  # fmt: skip
+        change, error, low, high = (
+            np.array([getattr(row, name) for row in rows]) for name in ("change", "std_error", "low", "high")
+        )
         ratios.append(np.mean(((change - true) / error) ** 2))
         covered.append(np.mean((low <= true) & (true <= high)))
     reach = float(student_t.isf(ALPHA / 2, RUNS - 1)) / math.sqrt(RUNS)

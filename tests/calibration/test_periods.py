@@ -56,7 +56,7 @@ def test_intervals_of_repeated_reports_cover(
 
     20 halving and equal shares (from .25 to .02) and 10 absent candidates; all strings are listed. Independent reports would be declared
     with a fifth to a quarter of these variances where hold is None.
-    """  # fmt: skip
+    """
     rng = np.random.default_rng(unseen_seed)
     params = Params(num_bits=k, num_hashes=1, num_cohorts=32, prob_p=p, prob_q=q, permanent_p=b, permanent_q=a)
     metric, shares = Metric.string("m", params, hold=hold), np.append([0.25, 0.125], np.full(18, 0.625 / 18))

@@ -31,21 +31,23 @@ CONFIGURATION = (DOCS / "reference" / "configuration.md").read_text(encoding="ut
 def problem_types() -> str:
     """Return docs/reference/problem-types.md."""
     rows = [f"| `{problem.slug}` | {problem.status} | {problem.meaning} |" for problem in ProblemType]
-    return "\n".join([
-        "# Problem types",
-        "",
-        "This page is generated from `client/hubbub/wire/problems.py`.",
-        "Every error of the aggregator is `application/problem+json` (RFC 9457).",
-        "Its `type` is `/problems/` and the slug below; the aggregator serves a page at this address.",
-        "By type and status, clients [recognize](format.md#answers-to-a-batch) an answer of the aggregator.",
-        "[Retry policy](../how-to/client.md#retry-policy) has the client's action for each.",
-        "[Error responses](../how-to/no-reports.md#error-responses) has their causes.",
-        "",
-        "| slug | status | meaning |",
-        "|---|---|---|",
-        *rows,
-        "",
-    ])  # fmt: skip
+    return "\n".join(
+        [
+            "# Problem types",
+            "",
+            "This page is generated from `client/hubbub/wire/problems.py`.",
+            "Every error of the aggregator is `application/problem+json` (RFC 9457).",
+            "Its `type` is `/problems/` and the slug below; the aggregator serves a page at this address.",
+            "By type and status, clients [recognize](format.md#answers-to-a-batch) an answer of the aggregator.",
+            "[Retry policy](../how-to/client.md#retry-policy) has the client's action for each.",
+            "[Error responses](../how-to/no-reports.md#error-responses) has their causes.",
+            "",
+            "| slug | status | meaning |",
+            "|---|---|---|",
+            *rows,
+            "",
+        ]
+    )
 
 
 def service_metrics(exposition: str) -> str:
@@ -57,18 +59,20 @@ def service_metrics(exposition: str) -> str:
             name = f"{family.name}_total" if family.type == "counter" else family.name
             shown = ", ".join(f"`{label}`" for label in labels)
             rows.append(f"| `{name}` | {family.type} | {shown} | {family.documentation.replace('|', chr(92) + '|')} |")
-    return "\n".join([
-        "# Metrics of the service",
-        "",
-        "This page is generated from `GET /metrics` of a new aggregator, in the format of Prometheus.",
-        "[Alerts](../how-to/alerts.md) has a section for each alert, and [Monitoring](../how-to/monitoring.md#metrics) explains the labels.",
-        "Labels are missing where a metric has no sample yet.",
-        "",
-        "| name | type | labels | meaning |",
-        "|---|---|---|---|",
-        *sorted(rows),
-        "",
-    ])  # fmt: skip
+    return "\n".join(
+        [
+            "# Metrics of the service",
+            "",
+            "This page is generated from `GET /metrics` of a new aggregator, in the format of Prometheus.",
+            "[Alerts](../how-to/alerts.md) has a section for each alert, and [Monitoring](../how-to/monitoring.md#metrics) explains the labels.",
+            "Labels are missing where a metric has no sample yet.",
+            "",
+            "| name | type | labels | meaning |",
+            "|---|---|---|---|",
+            *sorted(rows),
+            "",
+        ]
+    )
 
 
 def test_problem_types_page_is_current() -> None:

@@ -154,9 +154,19 @@ def test_search_lists_references_and_answers_and_no_decision(site: Path, tmp_pat
 
 
 ACCESSIBLE = (
-    "index.html", "tutorial.html", "questions.html", "how-to/client.html", "explanation/accuracy.html", "explanation/privacy.html",
-    "reference/cli.html", "reference/api.html", "reference/glossary.html", "decisions/README.html", "search.html", "genindex.html",
-)  # fmt: skip
+    "index.html",
+    "tutorial.html",
+    "questions.html",
+    "how-to/client.html",
+    "explanation/accuracy.html",
+    "explanation/privacy.html",
+    "reference/cli.html",
+    "reference/api.html",
+    "reference/glossary.html",
+    "decisions/README.html",
+    "search.html",
+    "genindex.html",
+)
 """A page of each kind: with code, tables, pictures, formulas, a reference, lists, the search."""
 
 

@@ -121,8 +121,18 @@ CALLS: dict[str, tuple[Callable[..., object], dict[str, Any]]] = {
     "hubbub_decoder.Wishes": (
         Wishes,
         {
-            "num_candidates": 10, "epsilon": 1.0, "longitudinal": 8.0, "num_reports": 1000, "share": 0.1, "periods": 1,
-            "values": 1, "hold": None, "longitudinal_periods": None, "central": 1.0, "bits": 64, "longest": None,
+            "num_candidates": 10,
+            "epsilon": 1.0,
+            "longitudinal": 8.0,
+            "num_reports": 1000,
+            "share": 0.1,
+            "periods": 1,
+            "values": 1,
+            "hold": None,
+            "longitudinal_periods": None,
+            "central": 1.0,
+            "bits": 64,
+            "longest": None,
         },
     ),
     "hubbub.Discovery": (Discovery, {"longest": 8, "step": 2, "first": 2, "held_out": 0.1}),
@@ -135,7 +145,7 @@ CALLS: dict[str, tuple[Callable[..., object], dict[str, Any]]] = {
     ),
     "hubbub.SubsetSelection": (SubsetSelection, {"num_values": 4, "num_ones": 1, "prob_q": 0.5, "permanent_q": 0.75}),
     "hubbub.UnaryResponse": (UnaryResponse, NOISE),
-}  # fmt: skip
+}
 """Public functions and constructors that take numbers, each with valid ones."""
 
 

@@ -148,8 +148,15 @@ def of_front_page(texts: list[str]) -> str:
 
 
 PRINTERS: list[Callable[[list[str]], str]] = [
-    markup, catalogue, state, of_plan, of_decoding, of_metric, of_comparison, of_front_page,
-]  # fmt: skip
+    markup,
+    catalogue,
+    state,
+    of_plan,
+    of_decoding,
+    of_metric,
+    of_comparison,
+    of_front_page,
+]
 
 
 def require_visible(shown: str) -> None:
@@ -165,13 +172,8 @@ def require_visible(shown: str) -> None:
 @pytest.mark.filterwarnings("ignore:Glyph .* missing from font")  # of the labels in the plan's curves
 @pytest.mark.parametrize("printer", PRINTERS, ids=lambda printer: printer.__name__)
 def test_pages_show_every_character(printer: Callable[[list[str]], str]) -> None:
-    examples: dict[Any, int] = {
-        of_plan: 2,
-        of_decoding: 4,
-        of_metric: 4,
-        of_front_page: 4,
-        of_comparison: 4,
-    }  # they draw charts or decode
+    # fewer of pages that draw charts or decode
+    examples: dict[Any, int] = {of_plan: 2, of_decoding: 4, of_metric: 4, of_front_page: 4, of_comparison: 4}
 
     @settings(max_examples=examples.get(printer, 50), suppress_health_check=[HealthCheck.too_slow])
     @given(TEXTS)

@@ -38,9 +38,23 @@ PERMANENT = {"prob_p": 0, "prob_q": 1}
 """Reports are the permanent response."""
 MD5 = STRING | {"hash_scheme": "google-md5"}
 TEXTS: list[Any] = [
-    "", " ", "v1", "V1", "v1 ", "\0", "\ufeffv1", "caf\u00e9", "cafe\u0301", "\U0001f600", "\u65e5\u672c\u8a9e", "https://example.org/",
-    "0123456789abcdef", "0123456789abcdef0", "x" * 1000, None,
-]  # fmt: skip
+    "",
+    " ",
+    "v1",
+    "V1",
+    "v1 ",
+    "\0",
+    "\ufeffv1",
+    "caf\u00e9",
+    "cafe\u0301",
+    "\U0001f600",
+    "\u65e5\u672c\u8a9e",
+    "https://example.org/",
+    "0123456789abcdef",
+    "0123456789abcdef0",
+    "x" * 1000,
+    None,
+]
 INVALID: list[Any] = ["\ud83d", "\ude00\ud83d", True, 1, 1.5, ["a"]]
 GROUP = {"name": "version", "values": ["1.x", "2.x", "other"]}
 
@@ -59,9 +73,13 @@ def encode(
             for number in range(secrets):
                 seed = json.dumps([fields, value, period, number])
                 yield {
-                    "call": "encode", "definition": fields, "secret": SeededBytes(seed)(32).hex(), "value": value, "period": period,
+                    "call": "encode",
+                    "definition": fields,
+                    "secret": SeededBytes(seed)(32).hex(),
+                    "value": value,
+                    "period": period,
                     "random": SeededBytes(f"coins {seed}")(256 if fields.get("prob_p") != 0 else 0).hex(),
-                }  # fmt: skip
+                }
 
 
 def one_hot() -> Iterator[dict[str, Any]]:
@@ -152,8 +170,10 @@ def instantaneous() -> Iterator[dict[str, Any]]:
 
 def discovery() -> Iterator[dict[str, Any]]:
     tables = (
-        Discovery(longest=5, step=2, first=3, alphabet="ab\u00e9", held_out=0.25), Discovery(longest=8), Discovery(longest=8, alphabet="abcfu\u00e9", method="ngrams"),
-    )  # fmt: skip
+        Discovery(longest=5, step=2, first=3, alphabet="ab\u00e9", held_out=0.25),
+        Discovery(longest=8),
+        Discovery(longest=8, alphabet="abcfu\u00e9", method="ngrams"),
+    )
     for table in tables:
         fields = full(STRING | {"num_cohorts": 128}, **PLAIN, discover=table.to_dict())
         yield from encode(fields, ["ababababab", "a", "", "caf\u00e9 au lait", None], secrets=6)
@@ -173,9 +193,13 @@ def batches() -> Iterator[dict[str, Any]]:
     ids = iter(SeededBytes("batches")(16) for _ in range(99))
     largest = full(categorical(*(f"c{number}" for number in range(1024))), name="m" * 64, group=GROUP)
     for fields, number, group in (
-        (full(STRING), 1, ""), (full(STRING | {"num_bits": 13, "num_cohorts": 256}), 1, ""), (full(BOOLEAN, period="month"), 1, ""),
-        (largest, 1, "other"), (full(BOOLEAN, group=GROUP), 1, "1.x"), (full(STRING), 40, ""),
-    ):  # fmt: skip
+        (full(STRING), 1, ""),
+        (full(STRING | {"num_bits": 13, "num_cohorts": 256}), 1, ""),
+        (full(BOOLEAN, period="month"), 1, ""),
+        (largest, 1, "other"),
+        (full(BOOLEAN, group=GROUP), 1, "1.x"),
+        (full(STRING), 40, ""),
+    ):
         drawn = SeededBytes(json.dumps([fields, number]))
         bits = fields["num_bits"]
         rows = [

@@ -18,13 +18,27 @@ from hubbub.testing import SeededBytes
 METRICS: list[Metric] = [
     Metric.string("homepage", Params(num_bits=128, num_hashes=2, num_cohorts=64, prob_p=0.25, prob_q=0.75, prob_f=0.5)),
     Metric.string("odd", Params(num_bits=13, num_hashes=3, num_cohorts=256, prob_p=0.39, prob_q=0.61, prob_f=0.45)),
-    Metric.string("google", Params(num_bits=32, num_hashes=2, num_cohorts=8, prob_p=0.5, prob_q=0.75, prob_f=0.25, hash_scheme="google-md5")),
-    Metric.string("held", Params(num_bits=16, num_hashes=1, num_cohorts=1, prob_p=0.1, prob_q=0.9, prob_f=0.125), hold=7),
-    Metric.categorical("os", ("linux", "macos", "windows", "other"), UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.5), other="other"),
+    Metric.string(
+        "google",
+        Params(
+            num_bits=32, num_hashes=2, num_cohorts=8, prob_p=0.5, prob_q=0.75, prob_f=0.25, hash_scheme="google-md5"
+        ),
+    ),
+    Metric.string(
+        "held", Params(num_bits=16, num_hashes=1, num_cohorts=1, prob_p=0.1, prob_q=0.9, prob_f=0.125), hold=7
+    ),
+    Metric.categorical(
+        "os", ("linux", "macos", "windows", "other"), UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.5), other="other"
+    ),
     Metric.boolean("from_jfk", UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5)),
-    Metric.string("sparse", Params(num_bits=64, num_hashes=1, num_cohorts=32, prob_p=0.2, prob_q=0.8, permanent_p=0.1, permanent_q=0.5)),
-    Metric.categorical("browser", ("a", "b", "c"), UnaryResponse(prob_p=0.1, prob_q=0.9, permanent_p=0.3, permanent_q=0.875), hold=7),
-]  # fmt: skip
+    Metric.string(
+        "sparse",
+        Params(num_bits=64, num_hashes=1, num_cohorts=32, prob_p=0.2, prob_q=0.8, permanent_p=0.1, permanent_q=0.5),
+    ),
+    Metric.categorical(
+        "browser", ("a", "b", "c"), UnaryResponse(prob_p=0.1, prob_q=0.9, permanent_p=0.3, permanent_q=0.875), hold=7
+    ),
+]
 VALUES: dict[str, list[Value]] = {
     "homepage": ["https://example.org/", "", "日本語", None],
     "odd": ["https://example.org/", "v1", None],

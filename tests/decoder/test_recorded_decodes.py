@@ -151,7 +151,7 @@ CASES: dict[str, Case] = {
         reports(string_metric(18, 2, 8, 0.1, 0.9, 0.1), zipf(10, 8_000), 21), names(10, 390), confidence=0.9
     ),
     "reports of few bits": lambda: decode(reports(PATTERN, zipf(10, 6_000), 22), names(10, 5)),
-}  # fmt: skip
+}
 
 SLOW_CASES = ("reports, screening", "reports, 60 candidates")
 

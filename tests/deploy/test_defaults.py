@@ -18,10 +18,17 @@ KNOWN_PORTS = {*PORTS.values(), *defaults.PORTS_OF_OTHERS.values()}
 SUFFIXES = {".md", ".py", ".js", ".html", ".toml", ".service", ".timer", ".conf", ".yaml", ".yml", ".sh", ""}
 TEXTS = [
     path
-    for root in (DEPLOY, DOCS / "how-to", DOCS / "reference", DOCS / "tutorial.md", REPOSITORY / "README.md", REPOSITORY / "examples")
+    for root in (
+        DEPLOY,
+        DOCS / "how-to",
+        DOCS / "reference",
+        DOCS / "tutorial.md",
+        REPOSITORY / "README.md",
+        REPOSITORY / "examples",
+    )
     for path in ([root] if root.is_file() else sorted(root.rglob("*")))
     if path.is_file() and path.suffix in SUFFIXES and "__pycache__" not in path.parts
-]  # fmt: skip
+]
 
 PORT = re.compile(
     r"(?:127\.0\.0\.1|localhost|\[::1\]|0\.0\.0\.0|replica-\d|prometheus|\d+\.\d+\.\d+\.\d+):(\d{2,5})\b"
@@ -86,7 +93,13 @@ def test_no_two_services_share_a_port() -> None:
 
 def test_uploads_are_forwarded_to_ports_of_aggregators_only() -> None:
     """A proxy, a Service or a scrape that reaches another server of ours hands it the clients' batches."""
-    proxies = [DEPLOY / "nginx", DEPLOY / "caddy", DEPLOY / "compose" / "upstream.conf", DEPLOY / "kubernetes", DEPLOY / "prometheus"]  # fmt: skip
+    proxies = [
+        DEPLOY / "nginx",
+        DEPLOY / "caddy",
+        DEPLOY / "compose" / "upstream.conf",
+        DEPLOY / "kubernetes",
+        DEPLOY / "prometheus",
+    ]
     files = [path for proxy in proxies for path in ([proxy] if proxy.is_file() else proxy.iterdir())]
     reached = {
         int(next(filter(None, match.groups())))

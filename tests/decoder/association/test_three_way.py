@@ -116,8 +116,13 @@ def test_three_way_cells_and_conditionals_cover_on_random_tasks(unseen_seed: int
         )
         chances: dict[str, Any] = {"prob_p": params.mechanism.prob_p, "prob_q": 0.8, "prob_f": params.mechanism.prob_f}
         metric = Metric.joint(
-            "trip", (Metric.string("a", params), Metric.boolean("b", UnaryResponse(**chances)), Metric.categorical("c", ("x", "y"), UnaryResponse(**chances)))
-        )  # fmt: skip
+            "trip",
+            (
+                Metric.string("a", params),
+                Metric.boolean("b", UnaryResponse(**chances)),
+                Metric.categorical("c", ("x", "y"), UnaryResponse(**chances)),
+            ),
+        )
         names = [f"a{rng.integers(10**9)}" for _ in range(int(rng.integers(2, 4)))]
         clients = counts_of(rng.dirichlet(np.full(len(names) * 4, 2.0)), rng, 30_000, names, VALUES, ["x", "y"])
         found = associate(simulate(metric, clients, rng, form=Reports), {"a": names})
@@ -169,12 +174,17 @@ def test_fieller_interval_has_its_ends_at_z_standard_errors() -> None:
 @pytest.mark.parametrize(
     ("metric", "options", "error", "message"),
     [
-        (FLIGHT, {"parts": ("carrier", "origin", "os")}, SummaryError, "parts must be two of carrier, origin, got carrier"),
+        (
+            FLIGHT,
+            {"parts": ("carrier", "origin", "os")},
+            SummaryError,
+            "parts must be two of carrier, origin, got carrier",
+        ),
         (TRIP, {"parts": ("carrier", "paid", "paid")}, SummaryError, "parts must be two or three of carrier, paid, os"),
         (TRIP, {}, CandidateError, "carrier: a string part needs candidates"),
         (TRIP, {"candidates": {"carrier": [f"c{i}" for i in range(130)]}}, CandidateError, "more than 1,000"),
     ],
-)  # fmt: skip
+)
 def test_unusable_arguments_of_three_parts_are_refused(
     metric: Metric, options: dict[str, Any], error: type[Exception], message: str
 ) -> None:

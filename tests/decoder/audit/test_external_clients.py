@@ -41,8 +41,11 @@ def test_adapter_is_asked_for_each_report_in_consecutive_periods_from_the_start_
         client([(True, "a"), (None, "b")], 5, 2)
     requests = [json.loads(line) for line in path.read_text().splitlines()]
     assert [(request["definition"]["name"], request["value"], request["period"]) for request in requests[:4]] == [
-        ("dark", True, "2026-01-01"), ("page", "a", "2026-01-01"), ("dark", None, "2026-01-02"), ("page", "b", "2026-02-01"),
-    ]  # fmt: skip
+        ("dark", True, "2026-01-01"),
+        ("page", "a", "2026-01-01"),
+        ("dark", None, "2026-01-02"),
+        ("page", "b", "2026-02-01"),
+    ]
     assert all(request.keys() == {"call", "definition", "secret", "value", "period"} for request in requests)
     secrets = [request["secret"] for request in requests]
     assert len(set(secrets[:4])) == len(set(secrets[4:])) == 1
@@ -74,9 +77,21 @@ def test_reports_of_the_adapter_of_this_project_have_the_bits_of_their_secrets()
 
 
 @pytest.mark.parametrize(
-    "line", ["", "hello", "[1]", "{}", '{"refused": true}', '{"unknown": true}', '{"cohort": -1, "bits": "00"}',
-             '{"cohort": "x", "bits": "00"}', '{"cohort": 0, "bits": "0000"}', '{"cohort": 0, "bits": "0x"}', '{"cohort": 0, "bits": 1}'],
-)  # fmt: skip
+    "line",
+    [
+        "",
+        "hello",
+        "[1]",
+        "{}",
+        '{"refused": true}',
+        '{"unknown": true}',
+        '{"cohort": -1, "bits": "00"}',
+        '{"cohort": "x", "bits": "00"}',
+        '{"cohort": 0, "bits": "0000"}',
+        '{"cohort": 0, "bits": "0x"}',
+        '{"cohort": 0, "bits": 1}',
+    ],
+)
 def test_an_answer_that_is_no_report_is_rejected(line: str) -> None:
     with pytest.raises(AuditError, match=r"It is not a report of dark, which has a cohort and 1 byte of bits"):
         answering(line)([True], 1, 2)

@@ -126,7 +126,11 @@ def test_epochs_of_hold_share_no_permanent_noise(unseen_seed: int) -> None:
 
 
 def test_change_of_a_boolean_has_the_closed_form(unseen_seed: int) -> None:
-    pair = simulate_two_periods(SURVEY, {("true", "true"): 300, ("false", "false"): 600, ("false", "true"): 100}, np.random.default_rng(unseen_seed))  # fmt: skip
+    pair = simulate_two_periods(
+        SURVEY,
+        {("true", "true"): 300, ("false", "false"): 600, ("false", "true"): 100},
+        np.random.default_rng(unseen_seed),
+    )
     comparison = compare(*pair)
     before, after = ((summary.ones[0, 0] / 1000 - 0.3) / 0.4 for summary in pair)
     assert comparison["true"].change == pytest.approx(after - before)

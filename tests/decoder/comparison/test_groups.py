@@ -194,8 +194,10 @@ def clients_that_move(rng: np.random.Generator, sizes: Sequence[int]) -> tuple[B
 def test_intervals_cover_the_difference_of_clients_that_move(unseen_seed: int) -> None:
     """No share differs. An interval that forgot the clients of both arms would still hold 0 often enough: it must not be too narrow."""
     rng, runs, sizes = np.random.default_rng(unseen_seed), 50, (2000, 2000, 4000)
-    covered = np.array([
-        [change.low <= 0 <= change.high for change in compare(*clients_that_move(rng, sizes), NAMES).changes]
-        for _ in range(runs)
-    ])  # fmt: skip
+    covered = np.array(
+        [
+            [change.low <= 0 <= change.high for change in compare(*clients_that_move(rng, sizes), NAMES).changes]
+            for _ in range(runs)
+        ]
+    )
     assert covered.sum(axis=0).min() >= binom.ppf(1e-4, runs, 0.95), covered.mean(axis=0)

@@ -219,7 +219,10 @@ def test_population_distinguishes_no_value_from_the_empty_string(tmp_path: Path)
     assert read_population(path) == ({}, 4)
 
 
-@given(population=dictionaries(text(characters(exclude_categories=["Cs"], exclude_characters="\0")), integers(0, 10**9)), no_value=integers(0, 9))  # fmt: skip
+@given(
+    population=dictionaries(text(characters(exclude_categories=["Cs"], exclude_characters="\0")), integers(0, 10**9)),
+    no_value=integers(0, 9),
+)
 @example(
     population={"": 1, "a,b": 2, 'say "a"': 3, "line\r\nbreak": 4, " a ": 5, "\ufeff": 6, "\\N": 7, "NA": 8}, no_value=9
 )

@@ -159,9 +159,15 @@ def test_exact_and_gamma_law_intervals_of_categories_agree(monkeypatch: pytest.M
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("p", "q", "n", "target"), [
-    (0.25, 0.75, 300, "reporters"), (0.02, 0.5, 2000, "reporters"), (0.7, 0.2, 20_000, "reporters"), (0.25, 0.75, 500, "population"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("p", "q", "n", "target"),
+    [
+        (0.25, 0.75, 300, "reporters"),
+        (0.02, 0.5, 2000, "reporters"),
+        (0.7, 0.2, 20_000, "reporters"),
+        (0.25, 0.75, 500, "population"),
+    ],
+)
 def test_category_intervals_cover_singly_and_jointly(
     unseen_seed: int, p: float, q: float, n: int, target: Target
 ) -> None:

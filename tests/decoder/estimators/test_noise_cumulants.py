@@ -87,7 +87,12 @@ def test_tails_of_absent_candidates_with_few_ones_are_not_exceeded(unseen_seed: 
     for _ in range(5):
         ones = rng.poisson(REPORTS // COHORTS * FEW_ONES.mechanism.p_star, (400_000, 16 * COHORTS))
         x = estimates_of(ones, REPORTS / COHORTS, design, 0)
-        of_each = ErrorCumulants(*(np.full(len(x), float(c[0])) for c in (cumulants.variances, cumulants.variance_slopes, cumulants.third, cumulants.third_slopes)))  # fmt: skip
+        of_each = ErrorCumulants(
+            *(
+                np.full(len(x), float(c[0]))
+                for c in (cumulants.variances, cumulants.variance_slopes, cumulants.third, cumulants.third_slopes)
+            )
+        )
         p.append(ErrorLaw(x, np.full(len(x), float(cumulants.variances[0])), of_each, None).p_values())
         normal.append(norm.sf(x / np.sqrt(cumulants.variances[0])))
     below, too_often = np.concatenate(p), np.concatenate(normal)

@@ -66,10 +66,16 @@ def enumerated_ratios(params: Params, names: list[str]) -> Floats:
     average = np.mean([chance(bits) for bits in strings], axis=0)
     positions = bit_positions(names, params)
     none = chance(set())
-    return np.array([
-        [*(chance(set(positions[v, c].tolist())) / none for v in range(len(names))), average / none, np.ones(1 << k)]
-        for c in range(m)
-    ])  # fmt: skip
+    return np.array(
+        [
+            [
+                *(chance(set(positions[v, c].tolist())) / none for v in range(len(names))),
+                average / none,
+                np.ones(1 << k),
+            ]
+            for c in range(m)
+        ]
+    )
 
 
 def shares_of(fitted: FitResult) -> Floats:

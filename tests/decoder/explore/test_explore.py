@@ -92,9 +92,17 @@ def test_every_kind_has_pages_or_a_reason(tmp_path: Path, metric: Metric) -> Non
     if metric.kind.needs_candidates:
         (tmp_path / "candidates" / f"{metric.name}.txt").write_text("linux\nmail\n")
     values: dict[str, JointPopulation] = {
-        "os": {"linux": 3_000}, "browser": {"firefox": 3_000}, "dark": {"true": 3_000}, "updated": {"true": 3_000}, "theme": {"dark": 3_000}, "delay": {"5": 3_000},
-        "size": {"5": 3_000}, "plugins": {"spelling": 3_000}, "os_and_page": {("linux", "mail"): 3_000}, "theme_and_page": {("dark", "mail"): 3_000},
-    }  # fmt: skip
+        "os": {"linux": 3_000},
+        "browser": {"firefox": 3_000},
+        "dark": {"true": 3_000},
+        "updated": {"true": 3_000},
+        "theme": {"dark": 3_000},
+        "delay": {"5": 3_000},
+        "size": {"5": 3_000},
+        "plugins": {"spelling": 3_000},
+        "os_and_page": {("linux", "mail"): 3_000},
+        "theme_and_page": {("dark", "mail"): 3_000},
+    }
     for seed, day in enumerate(DAYS):
         write(tmp_path, metric, day, values.get(metric.name, {"mail": 3_000}), seed)
     with Explored(tmp_path) as explored:
@@ -247,8 +255,13 @@ def test_a_hostile_form_costs_one_refused_request(
 
 def test_pages_are_for_browsers_of_this_machine(explored: Explored) -> None:
     for host, status in (
-        ("evil.example", 400), ("localhost.evil.example", 400), ("10.0.0.1:8001", 400), ("127.0.0.1:8001", 200), ("[::1]:8001", 400), ("localhost", 200),
-    ):  # fmt: skip
+        ("evil.example", 400),
+        ("localhost.evil.example", 400),
+        ("10.0.0.1:8001", 400),
+        ("127.0.0.1:8001", 200),
+        ("[::1]:8001", 400),
+        ("localhost", 200),
+    ):
         assert explored.caller.call("GET", "/", host=host).status == status, host
     response = explored.get(f"{folder(PAGE)}/")
     assert "frame-ancestors 'none'" in response.headers["content-security-policy"]

@@ -40,9 +40,7 @@ def found(p: Floats, strata: Indices | None) -> tuple[int, float]:
 def test_weighted_tests_keep_the_false_discovery_rate(name: str, unseen_seed: int) -> None:
     """Independent estimates of 400 present and 3,600 absent candidates, 400 runs; at most .05 + 4.8 standard errors (alpha = 1e-6)."""
     rng = np.random.default_rng(unseen_seed)
-    runs = np.array(
-        [found(norm.sf(rng.normal(TRUTH, ERROR) / ERROR), strata_of(name, rng))[1] for _ in range(400)]
-    )  # fmt: skip
+    runs = np.array([found(norm.sf(rng.normal(TRUTH, ERROR) / ERROR), strata_of(name, rng))[1] for _ in range(400)])
     assert runs.mean() <= 0.05 + norm.isf(ALPHA) * runs.std(ddof=1) / 20
 
 
@@ -71,9 +69,18 @@ def test_stratum_weights_average_one_and_ignore_the_own_p_value(unseen_seed: int
 
 
 FIELDS = (
-    "share", "std_error", "low", "high", "p_value", "q_value", "detected",
-    "posterior_median", "posterior_mean", "credible_low", "credible_high",
-)  # fmt: skip
+    "share",
+    "std_error",
+    "low",
+    "high",
+    "p_value",
+    "q_value",
+    "detected",
+    "posterior_median",
+    "posterior_mean",
+    "credible_low",
+    "credible_high",
+)
 
 
 def figures(decoding: Decoding) -> dict[frozenset[str], list[float]]:

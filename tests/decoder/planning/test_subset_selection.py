@@ -65,9 +65,15 @@ def test_plans_keep_both_epsilons_and_are_never_worse_than_unary_encoding(unseen
         longitudinal = local * float(rng.uniform(1, 4))
         hold = None if rng.random() < 0.5 else int(rng.integers(1, 10))
         wishes = Wishes(
-            kind=KindWord.CATEGORICAL, epsilon=local, longitudinal=longitudinal, num_candidates=number, num_reports=10**5,
-            periods=int(rng.choice([1, 7, 30])), hold=hold, longitudinal_periods=None if hold is None else 30,
-        )  # fmt: skip
+            kind=KindWord.CATEGORICAL,
+            epsilon=local,
+            longitudinal=longitudinal,
+            num_candidates=number,
+            num_reports=10**5,
+            periods=int(rng.choice([1, 7, 30])),
+            hold=hold,
+            longitudinal_periods=None if hold is None else 30,
+        )
         planned = plan(wishes, expires=EXPIRES)
         metric = planned.metric
         assert epsilon(metric) <= local + 1e-9, wishes
@@ -106,6 +112,7 @@ def test_mechanisms_are_compared_at_equal_central_epsilon() -> None:
     assert 1.15 < central_epsilon(metric, 1_000, 1e-9) <= 1.2
     assert planned.notes[0] == f"The central epsilon of 1.2 leaves epsilon = {local:.3g} for a report, not 4."
     assert isinstance(metric.params.mechanism, SubsetSelection)
+    # hundredths of epsilon
     lower = (
         bisect_left(
             range(100, 401),
@@ -116,7 +123,7 @@ def test_mechanisms_are_compared_at_equal_central_epsilon() -> None:
         )
         / 100
         + 1
-    )  # hundredths of epsilon
+    )
     unary = noise_of(planned.wishes, 0.25, chain(float(lower)))
     rows = noise_of(planned.wishes, 0.25, Chain.of_mechanism(metric.params.mechanism))
     assert planned.other == pytest.approx(unary / rows, rel=0.03)
