@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-settings.register_profile(
-    "hubbub", parent=settings(), deadline=None
-)  # a busy machine is no fault; pytest-timeout ends a test that hangs
+# a busy machine is no fault; pytest-timeout ends a test that hangs
+settings.register_profile("hubbub", parent=settings(), deadline=None)
 settings.load_profile("hubbub")
 os.environ["HUBBUB_CONSENT"] = "on"  # clients of a test runner are paused unless the environment states a level
 

@@ -20,9 +20,8 @@ def prepare(_app: Sphinx, name: str, source: list[str]) -> None:
     """
     text = without_links_out_of_docs(name, source[0])
     if name == "decisions/README":
-        text = re.sub(
-            r"^- \[[^]]+\]", "- []", text, flags=re.MULTILINE
-        )  # the title of the record takes the empty place
+        # the title of the record takes the empty place
+        text = re.sub(r"^- \[[^]]+\]", "- []", text, flags=re.MULTILINE)
     if name.startswith("decisions/"):
         orphan = "orphan: true\n" if name.startswith("decisions/0") else ""
         text = f"---\n{orphan}nosearch: true\n---\n\n{text}"

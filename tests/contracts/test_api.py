@@ -89,9 +89,8 @@ def described(modules: tuple[ModuleType, ...] = PUBLIC_MODULES) -> str:
         for name in module.__all__:
             thing = getattr(module, name)
             lines.append(f"{module.__name__}.{name}{_signature(thing)}")
-            if (
-                inspect.isclass(thing) and thing is not hubbub.ProblemType
-            ):  # its members are the table of test_delivery.py
+            # the members of ProblemType are the table of test_delivery.py
+            if inspect.isclass(thing) and thing is not hubbub.ProblemType:
                 for member in sorted(own_members(thing)):
                     if is_promised(f"{module.__name__}.{name}", member):
                         attribute = inspect.getattr_static(thing, member)

@@ -94,9 +94,8 @@ def test_every_query_has_a_result_and_every_rule_is_evaluated(
             missing = [query for query in missing if not get(http, "query", query=query)["result"]]
         assert missing == [], log.read_text()
         fold_alerts, firing = {"HubbubFoldFailed", "HubbubFoldOverdue"}, set[str]()
-        while (
-            not fold_alerts <= firing and time.monotonic() < until
-        ):  # rules are evaluated after the queries have results
+        # rules are evaluated after the queries have results
+        while not fold_alerts <= firing and time.monotonic() < until:
             time.sleep(0.2)
             rules = get(http, "rules")["groups"][0]["rules"]
             firing = {rule["name"] for rule in rules if rule["state"] == "firing"}

@@ -51,10 +51,8 @@ def s3_server_process() -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
         arguments = ["server", f"-dir={folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-s3", f"-s3.config={config}"]
         places = [f"-master.port={master}", f"-volume.port={volume}", f"-filer.port={filer}", f"-s3.port={s3}"]
         others = ["-master.volumeSizeLimitMB=64", "-master.telemetry=false"]
-        off = [
-            "-s3.port.iceberg=0",
-            "-s3.port.lance=0",
-        ]  # by default on fixed ports, on which a second server would end
+        # by default on fixed ports, on which a second server would end
+        off = ["-s3.port.iceberg=0", "-s3.port.lance=0"]
         server = subprocess.Popen(
             [program, *arguments, *places, *others, *off],
             stdout=subprocess.DEVNULL,

@@ -50,9 +50,8 @@ def browser(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings(
-    "ignore::pytest.PytestUnraisableExceptionWarning"
-)  # Marionette leaves pipes of Firefox open
+# Marionette leaves pipes of Firefox open
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("name", [*STATIC, *SERVED, *(f"explore {path}" for path in EXPLORED)])
 def test_page_is_accessible_at_every_width(browser: Browser, addresses: dict[str, str], name: str) -> None:
     for width, scheme in ((390, "dark"), (1280, "light")):

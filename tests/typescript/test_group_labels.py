@@ -127,9 +127,8 @@ def test_labels_are_those_of_the_model(
         with Adapter(node_adapter, 60) as adapter:
             found.append(Run(adapter, tmp_path / str(records), records=records).play(steps))
     assert found[0]
-    assert (
-        wrong_clock or found[0] == found[1]
-    )  # else chance decides which reports were sent before the clock was set back
+    # else chance decides which reports were sent before the clock was set back
+    assert wrong_clock or found[0] == found[1]
 
 
 def test_a_state_of_an_earlier_version_is_read(node_adapter: Sequence[str], tmp_path: Path) -> None:

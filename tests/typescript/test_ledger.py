@@ -56,9 +56,8 @@ def history(seed: int) -> list[dict[str, Any]]:
         definitions = next(call["definitions"] for call in reversed(calls) if call["call"] == "start")
         metric = random.choice(definitions)
         days = sum(call["call"] == "advance" for call in calls)
-        value = VALUES[metric.name][
-            days % len(VALUES[metric.name])
-        ]  # one a period, so that chance chooses none of several
+        # one value a period, so that chance chooses none of several
+        value = VALUES[metric.name][days % len(VALUES[metric.name])]
         steps: list[list[dict[str, Any]]] = random.choices(
             [
                 [{"call": "record", "metric": metric.name, "value": value}],

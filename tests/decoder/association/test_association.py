@@ -180,9 +180,8 @@ def test_dependence_is_exact_at_known_components() -> None:
     table = np.array([[400, 100], [200, 300]])
     rows = np.repeat([0b11, 0b01, 0b10, 0b00], table.ravel()).astype(np.uint8)[:, None]
     found = associate(Reports(metric, np.zeros(1000, np.uint8), rows))
-    assert np.allclose(
-        found.joint.shares, table / 1000 - np.array([[1, -1], [-1, 1]]) * 0.1 / 1000
-    )  # variances / (N - 1)
+    # variances / (N - 1)
+    assert np.allclose(found.joint.shares, table / 1000 - np.array([[1, -1], [-1, 1]]) * 0.1 / 1000)
     correlation = (0.4 - 0.5 * 0.6) / np.sqrt(0.25 * 0.24)
     assert found.test.statistic == pytest.approx(999 * correlation**2, rel=1e-6)
     assert found["true", "true"].given[0].share == pytest.approx(0.8, abs=1e-3)

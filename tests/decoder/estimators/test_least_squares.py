@@ -148,9 +148,8 @@ def test_least_squares_without_noise_is_exact() -> None:
     decoding = decode(counts, list(people))
     for name, number in people.items():
         assert decoding[name].share == pytest.approx(number / 873, abs=0.01 / 873)  # a hundredth of a report
-        assert (
-            decoding[name].std_error < 0.3 / 873
-        )  # a tenth of a report in each of 4 cohorts; sqrt(x (1 - x) / N) would be 0.016
+        # a tenth of a report in each of 4 cohorts; sqrt(x (1 - x) / N) would be 0.016
+        assert decoding[name].std_error < 0.3 / 873
     assert decoding.no_value.share == pytest.approx(80 / 873, abs=1e-5)
     assert decoding.unlisted.share == pytest.approx(0, abs=1e-5)
 

@@ -54,9 +54,8 @@ def alarms(tests: tuple[FitTest, ...]) -> set[str]:
 def test_exact_mixture_has_chi_squared_zero() -> None:
     """8 bits, two hashes: 256 patterns minus 29 filters are 227 degrees of freedom."""
     table = FilterTable.from_params(string_params(p=0.25, q=0.75))
-    expected = (
-        4.0**8 * 1000 * table.mixture(np.linspace(0, 1, 29))
-    )  # integers, because the probabilities are multiples of 4**-8
+    # integers, because the probabilities are multiples of 4**-8
+    expected = 4.0**8 * 1000 * table.mixture(np.linspace(0, 1, 29))
     shares = np.rint(expected).astype(np.int64)
     statistic, freedom = mixture_chi_squared(shares, table) or (np.nan, 0)
     assert freedom == 227

@@ -150,12 +150,8 @@ def test_repeated_noise_of_frequent_candidates_is_no_unlisted_string(unseen_seed
 
     Evidence of 1,000 in three of ten has probability below 1e-6. With the median factor of the bits it appeared in most of them.
     """
-    noise: dict[str, Any] = {
-        "prob_p": 0.0176541,
-        "prob_q": 0.9823459,
-        "permanent_p": 0.0003354,
-        "permanent_q": 0.5,
-    }  # eps 4 and 8
+    # eps 4 and 8
+    noise: dict[str, Any] = {"prob_p": 0.0176541, "prob_q": 0.9823459, "permanent_p": 0.0003354, "permanent_q": 0.5}
     metric = Metric.string("m", Params(num_bits=64, num_hashes=1, num_cohorts=8, **noise))
     rng, found = np.random.default_rng(unseen_seed), 0
     for run in range(10):
