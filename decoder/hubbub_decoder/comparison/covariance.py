@@ -26,9 +26,8 @@ from hubbub_decoder.model.design_matrix import DesignMatrix
 from hubbub_decoder.model.evidence import Evidence
 from hubbub_decoder.model.repetition import CommonReports, Repetition
 
-_RELATIVE_RIDGE = (
-    1e-9  # of the mean variance: without instantaneous noise the reports of s = 1 are the same, and nothing is random
-)
+# of the mean variance: without instantaneous noise the reports of s = 1 are the same, and nothing is random
+_RELATIVE_RIDGE = 1e-9
 
 
 @dataclass(frozen=True, eq=False)

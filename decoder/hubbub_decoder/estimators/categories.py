@@ -39,9 +39,8 @@ from hubbub_decoder.model.evidence import Evidence
 from hubbub_decoder.model.repetition import ONCE, Repetition
 from hubbub_decoder.options import Target
 
-_MAX_EXACT_VARIANCE = (
-    400.0  # of a count; above, a shifted gamma law with a continuity correction has tails right to 1 %
-)
+# of a count; above it, a shifted gamma law with a continuity correction has tails right to 1 %
+_MAX_EXACT_VARIANCE = 400.0
 _WINDOW = 12  # standard deviations of a binomial count that are summed
 
 

@@ -79,9 +79,8 @@ class BitRows:
 
     mechanism: Mechanism
     reports: NDArray[np.int64]
-    max_part_of_strings: float = (
-        1 / 3
-    )  # with .44 of the variance by other strings, attacks moved estimates by up to 1.43 bounds
+    # with .44 of the variance by other strings, attacks moved estimates by up to 1.43 bounds
+    max_part_of_strings: float = 1 / 3
 
     def likely(self, cohort: int, candidates: Indices, weights: Floats) -> Floats:  # noqa: ARG002  (not of one candidate)
         """Infinite: every cohort is searched, which costs nothing."""

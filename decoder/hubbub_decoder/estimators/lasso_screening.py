@@ -115,8 +115,7 @@ def _lasso(response: Floats, weighted: sparse.csc_array, z: float) -> Floats:
 
     model = Lasso(alpha=z / len(response), positive=True, fit_intercept=False, max_iter=300, tol=1e-3)
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", ConvergenceWarning
-        )  # candidates near the threshold are decided by the fit that follows
+        # candidates near the threshold are decided by the fit that follows
+        warnings.simplefilter("ignore", ConvergenceWarning)
         coefficients: Floats = model.fit(weighted, response).coef_
     return coefficients

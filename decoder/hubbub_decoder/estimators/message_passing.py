@@ -43,17 +43,14 @@ from hubbub_decoder.model.observations import Observations
 _DAMPING = ((0.7, 30), (0.2, 60), (0.05, 110))  # weights of the new posteriors, each with its number of iterations
 _MAX_SCORING_STEPS = 20
 _SCORING_TOLERANCE = 1e-3  # relative change of the observations' variance
-_CONVERGENCE_TOLERANCE = (
-    0.03  # change of the means in standard errors, and relative one of the observations' variance, over the weight
-)
+# change of the means in standard errors, and relative one of the observations' variance, over the weight
+_CONVERGENCE_TOLERANCE = 0.03
 _MIN_INFORMATION = 1e-6  # relative to the largest; a share with less is not determined
 _RELATIVE_RIDGE, _MIN_SPREAD = 1e-10, 1e-9
 _MIN_COHORTS_WHEN_CROWDED = 8
 _STRONG_STANDARD_ERRORS = 3.5  # a share above is not exchangeable with the others
-_MIN_SLOPE, _LEAST_SLOPE = (
-    0.05,
-    1e-4,
-)  # of a posterior mean by the estimate: a column of its own; and the least that counts
+# of a posterior mean by the estimate: a column of its own; and the least that counts
+_MIN_SLOPE, _LEAST_SLOPE = 0.05, 1e-4
 _MIN_COHORTS_FOR_BOUND, _WIDE_TOLERANCE = 16, 1.5  # with fewer, attacks moved estimates by up to 1.35 bounds
 _SEARCHED_COHORTS = 4  # in which the row is sought that moves an estimate most
 _ROWS_PER_STRONG_CANDIDATE, _MAX_STRONG = 4, 300  # candidates with their own unknown in the totals

@@ -127,9 +127,8 @@ class ResidualBits:
         rest = max(self.unlisted - looked_for, _MIN_PROBABILITY) * self._mean
         rest = np.maximum(rest, np.sqrt(_MIN_SHAPE * t * self._mean * (1 - self._mean)))
         true_ones = self.listed + (self.unlisted - looked_for) * self._mean
-        load = np.clip(
-            true_ones + p / contrast, _MIN_LOAD * rest, rest
-        )  # so that the other ones have a probability above 0
+        # so that the other ones have a probability above 0
+        load = np.clip(true_ones + p / contrast, _MIN_LOAD * rest, rest)
         pi = np.clip(p + contrast * (true_ones - load + set_by), _MIN_PROBABILITY, 1 - _MIN_PROBABILITY)
         moved = others.symmetric * pi
         expected = n * (contrast * load + moved)

@@ -110,9 +110,8 @@ class StringOperations(KindOperations[StringKind], of=StringKind):
         """
         discover, params = self.kind.discover, self.metric.params
         strings: list[Value] = []
-        covered = np.zeros(
-            params.num_bits + 1, bool
-        )  # the last one collects the missing positions of coincident hashes
+        # the last one collects the missing positions of coincident hashes
+        covered = np.zeros(params.num_bits + 1, bool)
         for number in range(1, _MAX_AUDITED + 1):
             string = f"v{number}" if discover is None else f"{number}v"
             if discover is not None and discover.method == "ngrams":

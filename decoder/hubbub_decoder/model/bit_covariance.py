@@ -22,9 +22,8 @@ from hubbub_decoder.model.evidence import Evidence
 from hubbub_decoder.model.random_string import RandomStringMoments
 from hubbub_decoder.model.repetition import ONCE, Repetition
 
-_RELATIVE_RIDGE = (
-    1e-9  # of the mean variance: without noise the bits of a report add up exactly, and a covariance is singular
-)
+# of the mean variance: without noise the bits of a report add up exactly, and a covariance is singular
+_RELATIVE_RIDGE = 1e-9
 _MIN_ERROR_REPORTS = 0.1  # without noise a bit that no string sets is 0 for certain, and would outweigh all others
 
 

@@ -12,10 +12,11 @@ from hubbub_decoder.results.estimates import Level
 
 _BAR_WIDTH, _POINT_WIDTH, _HEIGHT = 144.0, 6.0, 12.0  # pixels
 _LOOKS = {"": "", "dim": "opacity: 0.75", "missed": "font-weight: bold"}
+# the text has the notebook's own color, which is readable in its light and its dark theme
 _LEVELS = {
     level: f"border-left: 4px solid {colour}; padding-left: 0.6em"
     for level, colour in ((Level.NOTE, "#868e96"), (Level.WARNING, "#d99b00"), (Level.PROBLEM, "#d9480f"))
-}  # the text has the notebook's own color, which is readable in its light and its dark theme
+}
 
 
 def html_fragment(document: Document) -> str:

@@ -50,9 +50,8 @@ MAX_CANDIDATES = 1500
 """Most candidates to fit to reports; with more, the gain over their bit counts is not worth the time."""
 
 _MAX_ROUNDS = 8
-_CONVERGENCE_TOLERANCE = (
-    0.02  # relative change of the observations' variance and of the median variance of the estimates
-)
+# relative change of the observations' variance and of the median variance of the estimates
+_CONVERGENCE_TOLERANCE = 0.02
 _MAX_SHRINKAGE = 4.0  # factor by which tau**2 may shrink in one round
 _DAMPING = 0.7  # weight of the new priors in a round; with 1 they oscillate
 _MIN_PRIOR_PRECISION = 0.02  # of a candidate's prior, in precisions of its estimate

@@ -92,10 +92,8 @@ class SortedReports:
             yield np.unpackbits(rows[start : start + at_once].T, axis=0, count=self.num_bits, bitorder="little")
 
 
-_NUM_STRINGS, _MAX_RATIOS = (
-    (256, 2048),
-    1 << 28,
-)  # random strings, at least and at most; and their number times that of the reports
+# random strings, at least and at most; and their number times that of the reports
+_NUM_STRINGS, _MAX_RATIOS = (256, 2048), 1 << 28
 
 
 @dataclass(frozen=True, eq=False)
