@@ -179,7 +179,7 @@ def compare(draw: Draw, k: int, epsilon: float, clients: int, runs: int, rng: np
         squares["SW"].append(errors(estimate, float(middles(k) @ estimate), true) ** 2)
         of_mean = one_bit_mean(middles(k)[bucket], epsilon, rng) - middles(k) @ true
         squares["1BitMean"].append(np.array([math.nan, of_mean**2, math.nan]))
-    return {name: 100 * np.sqrt(np.mean(runs, axis=0)) for name, runs in squares.items()}
+    return {name: 100 * np.sqrt(np.mean(squared, axis=0)) for name, squared in squares.items()}
 
 
 def repeated(

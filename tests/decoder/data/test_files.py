@@ -311,7 +311,7 @@ def test_atomic_write_keeps_the_old_file_when_interrupted(tmp_path: Path) -> Non
     path.write_bytes(b"before")
     with pytest.raises(KeyboardInterrupt):
         interrupted()
-    assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"before"]
+    assert [file.read_bytes() for file in tmp_path.iterdir()] == [b"before"]
 
 
 def test_atomic_write_writes_into_pipes_and_devices(tmp_path: Path) -> None:

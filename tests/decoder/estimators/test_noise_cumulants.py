@@ -110,7 +110,7 @@ def test_pattern_noise_cumulants_equal_those_of_simulated_counts(unseen_seed: in
     design = design_matrix([f"{unseen_seed}"], params)
     table = FilterTable.from_params(params)
     filter_of = filter_indices(design, table)
-    r = np.column_stack([table.mixture(weights) for weights in np.eye(len(table.filters))])
+    r = np.column_stack([table.mixture(unit) for unit in np.eye(len(table.filters))])
     n, fixed = 200, r @ table.fixed_patterns
     pi = fixed @ np.array([0.001, 0.999])
     level = np.linalg.solve(fixed.T @ (fixed / pi[:, None]), fixed.T @ (r @ table.probabilities / pi))
