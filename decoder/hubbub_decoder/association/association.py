@@ -192,28 +192,32 @@ class Association(TableResult[Cell]):
         return self._about() | {"cells": json_value(list(self._cells()))}
 
     def _about(self) -> dict[str, Any]:
-        about: dict[str, Any] = json_value({
-            "metric": self.metric.name,
-            "digest": self.metric.digest,
-            "parts": self.parts,
-            "num_reports": self.num_reports,
-            "confidence": self.confidence,
-            "independence": {
-                "statistic": self.test.statistic,
-                "degrees_of_freedom": self.test.degrees_of_freedom,
-                "p_value": self.test.p_value,
-                "components": [[of_part[i] for i in kept] for of_part, kept in zip(self.names, self.test.kept, strict=True)],
-            },
-            "total_variation_from_independence": self.total_variation,
-            "margins": {
-                part: [
-                    {"value": name, "share": share, "std_error": error}
-                    for name, share, error in zip(names, fit.shares.tolist(), fit.std_errors.tolist(), strict=True)
-                ]
-                for part, names, fit in zip(self.parts, self.names, self.margins, strict=True)
-            },
-            "pairs": [pair.to_dict() for pair in self.pairs],
-        })  # fmt: skip
+        about: dict[str, Any] = json_value(
+            {
+                "metric": self.metric.name,
+                "digest": self.metric.digest,
+                "parts": self.parts,
+                "num_reports": self.num_reports,
+                "confidence": self.confidence,
+                "independence": {
+                    "statistic": self.test.statistic,
+                    "degrees_of_freedom": self.test.degrees_of_freedom,
+                    "p_value": self.test.p_value,
+                    "components": [
+                        [of_part[i] for i in kept] for of_part, kept in zip(self.names, self.test.kept, strict=True)
+                    ],
+                },
+                "total_variation_from_independence": self.total_variation,
+                "margins": {
+                    part: [
+                        {"value": name, "share": share, "std_error": error}
+                        for name, share, error in zip(names, fit.shares.tolist(), fit.std_errors.tolist(), strict=True)
+                    ]
+                    for part, names, fit in zip(self.parts, self.names, self.margins, strict=True)
+                },
+                "pairs": [pair.to_dict() for pair in self.pairs],
+            }
+        )
         return about
 
     def document(self, *, everything: bool = False, top: int | None = None) -> Document:

@@ -148,13 +148,21 @@ def plot_trade_off(audit: Audit, name: str) -> Figure:
         label=f"limit of the claim, epsilon {audit.claim:.3f} (odds {odds(audit.claim)} to 1)",
     )
     axes.plot(
-        grid, limit(audit.bound.epsilon, grid), color=_LIMIT, linewidth=1, linestyle=":",
+        grid,
+        limit(audit.bound.epsilon, grid),
+        color=_LIMIT,
+        linewidth=1,
+        linestyle=":",
         label=f"limit of the lower bound, epsilon {audit.bound.epsilon:.3f}",
-    )  # fmt: skip
+    )
     axes.plot(
-        *error_rates(audit.scores, audit.scores_other), color=_MEASURED, marker=".", markersize=3, linewidth=0.8,
+        *error_rates(audit.scores, audit.scores_other),
+        color=_MEASURED,
+        marker=".",
+        markersize=3,
+        linewidth=0.8,
         label=audit.distinguisher,
-    )  # fmt: skip
+    )
     first, second = map(value_text, audit.values)
     axes.set_xlabel(f"false positive rate: {second} taken for {first}")
     axes.set_ylabel(f"false negative rate: {first} taken for {second}")
