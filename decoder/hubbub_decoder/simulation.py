@@ -248,7 +248,7 @@ def simulate_two_periods(
         for row in (1, 2)
     ]
     reports = clients.sum(axis=0)[:, 0]
-    first, second = (BitCounts(metric, reports, each, periods[i : i + 1]) for i, each in enumerate(ones))
+    first, second = (BitCounts(metric, reports, counts, periods[i : i + 1]) for i, counts in enumerate(ones))
     return first, second
 
 

@@ -155,8 +155,10 @@ def audit_metric(
     claim = declared_epsilon(metric, num_reports) if claim is None else claim
     values = operations_of(metric).audited_values() if values is None else values
     _check(values, confidence, trials, claim, seed)
-    i, j, each = declared_pair(metric, [true_bits(metric, value) for value in values], schedule, claim, 1 - confidence)
-    needed = 4 * math.ceil(each) if math.isfinite(each) else math.inf
+    i, j, per_value = declared_pair(
+        metric, [true_bits(metric, value) for value in values], schedule, claim, 1 - confidence
+    )
+    needed = 4 * math.ceil(per_value) if math.isfinite(per_value) else math.inf
     trials = int(np.clip(needed, MIN_TRIALS, MAX_DEFAULT_TRIALS)) if trials is None else trials
     laboratory = Laboratory(
         client or EncoderClient(metric),
@@ -235,7 +237,7 @@ def _audit(
     declared: Candidate | None,
 ) -> Audit:
     candidates = find_candidates(laboratory, values, max(1, trials // (4 * len(values))), metric, declared)
-    compared = {number for each in candidates for number in (each.first, each.second)}
+    compared = {number for candidate in candidates for number in (candidate.first, candidate.second)}
     choices = choose(laboratory, values, trials // (4 * len(compared)), candidates, claim, 1 - confidence)
     audits = []
     for choice in choices:

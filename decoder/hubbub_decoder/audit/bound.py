@@ -134,7 +134,8 @@ def choose_event(scores: Floats, scores_other: Floats, alpha: float) -> Event:
         if len(thresholds) > _MAX_THRESHOLDS:
             thresholds = thresholds[np.linspace(0, len(thresholds) - 1, _MAX_THRESHOLDS).astype(int)]
         counts = [
-            len(each) - np.searchsorted(each, thresholds - _SCORE_TOLERANCE).astype(float) for each in (first, second)
+            len(ordered) - np.searchsorted(ordered, thresholds - _SCORE_TOLERANCE).astype(float)
+            for ordered in (first, second)
         ]
         bounds = epsilon_lower_bounds(counts[0], len(first), counts[1], len(second), alpha)
         at = int(bounds.argmax())

@@ -101,7 +101,8 @@ class SeveralEncoders:
             for metric, column in zip(self.metrics, columns, strict=True)
         ]
         return ClientReports(
-            np.stack([each.cohorts for each in made], axis=1), np.concatenate([each.bits for each in made], axis=2)
+            np.stack([reports.cohorts for reports in made], axis=1),
+            np.concatenate([reports.bits for reports in made], axis=2),
         )
 
 

@@ -151,7 +151,7 @@ def row_ratios(metric: Metric, bits: Bits, bits_other: Bits) -> tuple[RowRatio, 
     ratios = []
     for start, block in zip(metric.kind.first_bits, metric.blocks, strict=True):
         if isinstance(block.mechanism, SubsetSelection):
-            first, second = (int(each[0, start : start + block.num_bits].argmax()) for each in (bits, bits_other))
+            first, second = (int(pattern[0, start : start + block.num_bits].argmax()) for pattern in (bits, bits_other))
             ratios += [RowRatio(block.mechanism, start, (first, second))] if first != second else []
     return tuple(ratios)
 
@@ -162,8 +162,8 @@ def declared_ratio(metric: Metric, bits: Bits, bits_other: Bits, reports: int) -
         "likelihood ratio of the declared noise", declared_noise(metric, reports), bits, bits_other
     )
     rows = row_ratios(metric, bits, bits_other)
-    for each in rows:
-        ratio.table[:, each.start : each.start + each.mechanism.num_values] = 0
+    for row_ratio in rows:
+        ratio.table[:, row_ratio.start : row_ratio.start + row_ratio.mechanism.num_values] = 0
     return replace(ratio, rows=rows)
 
 
@@ -222,8 +222,10 @@ def learned_ratios(counts: NDArray[np.int64], counts_other: NDArray[np.int64], e
     that of the frequencies, with half a count added to each.
     """
     cohorts, k, _ = counts.shape
-    clients, clients_other = (each[:, 0].sum(axis=1) // epochs for each in (counts, counts_other))
-    inside, inside_other = (np.stack([each.sum() - each, each], axis=1) for each in (clients, clients_other))
+    clients, clients_other = (histograms[:, 0].sum(axis=1) // epochs for histograms in (counts, counts_other))
+    inside, inside_other = (
+        np.stack([numbers.sum() - numbers, numbers], axis=1) for numbers in (clients, clients_other)
+    )
     return Distinguisher(
         "learned for each cohort and bit",
         _significant_ratios(counts, counts_other, 1 / (cohorts * k)),
@@ -235,7 +237,8 @@ def _significant_ratios(counts: NDArray[np.int64], counts_other: NDArray[np.int6
     """ln of the ratio of two frequencies along the last axis; 0 where the two histograms do not differ at a level (G-test)."""
     size = counts.shape[-1]
     rates, rates_other = (
-        (each + 0.5) / (each.sum(axis=-1, keepdims=True) + 0.5 * size) for each in (counts, counts_other)
+        (histograms + 0.5) / (histograms.sum(axis=-1, keepdims=True) + 0.5 * size)
+        for histograms in (counts, counts_other)
     )
     both = (counts + counts_other + 1.0) / (counts + counts_other + 1.0).sum(axis=-1, keepdims=True)
     g = 2 * (counts * np.log(rates / both) + counts_other * np.log(rates_other / both)).sum(axis=-1)

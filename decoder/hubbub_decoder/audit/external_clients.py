@@ -135,9 +135,9 @@ class AdapterClient:
         """Lines that ask for each report of each client, and for each metric of a report."""
         periods = [[*islice(_periods(metric), len(values))] for metric in self.metrics]
         reports = [
-            {"call": "encode", "definition": metric.to_dict(), "value": each, "period": periods[number][at]}
+            {"call": "encode", "definition": metric.to_dict(), "value": part, "period": periods[number][at]}
             for at, value in enumerate(values)
-            for number, (metric, each) in enumerate(
+            for number, (metric, part) in enumerate(
                 zip(self.metrics, (value,) if len(self.metrics) == 1 else value, strict=True)  # type: ignore[arg-type]
             )
         ]
@@ -221,7 +221,7 @@ def value_of_json(parsed: Any) -> AuditedValue:
     >>> value_of_json(["UA", ["a", None]])
     ('UA', ('a', None))
     """
-    return tuple(value_of_json(each) for each in parsed) if isinstance(parsed, list) else parsed
+    return tuple(value_of_json(part) for part in parsed) if isinstance(parsed, list) else parsed
 
 
 def _checked(name: str, cohorts: Any, bits: Any, sizes: tuple[int, int, int]) -> ClientReports:

@@ -80,7 +80,7 @@ def batches_at_once(
                     f"{client.spec} failed in a new process: {complaint[-200:]}. The audit has no reports of this call. Correct the function."
                 )
         made = [np.load(file) for file in files]
-        return [client.selection.reports(ClientReports(each["cohorts"], each["bits"])) for each in made]
+        return [client.selection.reports(ClientReports(arrays["cohorts"], arrays["bits"])) for arrays in made]
 
 
 def main(arguments: list[str]) -> None:

@@ -153,7 +153,9 @@ def _observe(
 def _reports_of_a_noise(metrics: Sequence[Metric]) -> int:
     """Reports t of each value: 8, or the shortest epoch; 1 if no metric has both permanent and instantaneous noise, since more add nothing."""
     mechanisms = [block.mechanism for metric in metrics for block in metric.blocks]
-    if not any(each.has_permanent_noise and (each.prob_p > 0 or each.prob_q < 1) for each in mechanisms):
+    if not any(
+        mechanism.has_permanent_noise and (mechanism.prob_p > 0 or mechanism.prob_q < 1) for mechanism in mechanisms
+    ):
         return 1
     return min([_REPORTS_OF_A_NOISE, *(metric.hold for metric in metrics if metric.hold is not None)])
 
@@ -190,7 +192,7 @@ def overlap_exponents(cohorts: NDArray[np.int64], event: Flags, other: Flags) ->
     """
     order = np.argsort(cohorts, kind="stable")
     _, starts, sizes = np.unique(cohorts[order], return_index=True, return_counts=True)
-    ones, ones_other = (np.add.reduceat(each[order], starts, axis=0, dtype=float) for each in (event, other))
+    ones, ones_other = (np.add.reduceat(events[order], starts, axis=0, dtype=float) for events in (event, other))
     together = (event.T.astype(np.float32) @ other.astype(np.float32)).astype(float)
     expected = ones.T @ (ones_other / sizes[:, None])
     n = len(cohorts)

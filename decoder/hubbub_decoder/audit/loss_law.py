@@ -115,7 +115,7 @@ def _merged(loss: Floats, first: Floats, second: Floats) -> LossLaw:
         step = (rounded.max() - rounded.min()) / _MAX_ATOMS
         rounded = (rounded / step).round() * step
     atoms, place = np.unique(rounded, return_inverse=True)
-    merged, merged_second = (np.bincount(place, each).astype(np.float64) for each in (first, second))
+    merged, merged_second = (np.bincount(place, probabilities).astype(np.float64) for probabilities in (first, second))
     return LossLaw(atoms, merged, merged_second)
 
 
@@ -136,7 +136,7 @@ def _events(law: LossLaw, alpha: float, power: float) -> Iterator[_Events]:
     """Yield the events in favour of the first value, then those in favour of the second."""
     for sign, numerator, other in ((1, law.first, law.second), (-1, law.second[::-1], law.first[::-1])):
         with np.errstate(divide="ignore", invalid="ignore"):
-            p, q = (np.cumsum(each[::-1])[::-1].clip(0, 1) for each in (numerator, other))
+            p, q = (np.cumsum(probabilities[::-1])[::-1].clip(0, 1) for probabilities in (numerator, other))
             r, s = np.maximum(1 - p, 0) / p, np.maximum(1 - q, 0) / q
             spread = norm.isf(alpha / 2) * (np.sqrt(r) + np.sqrt(s)) + norm.ppf(power) * np.sqrt(r + s)
             yield _Events(sign, sign * law.loss[::sign], np.log(p / q), np.where(q > 0, spread, np.inf))

@@ -107,8 +107,8 @@ def _pair_of_extreme_bit(histograms: list[Histogram]) -> tuple[int, int]:
 
     The frequencies are two standard errors and up to four counts worse than observed, so that a rare tail does not win by chance.
     """
-    upper = np.array([np.cumsum(each[:, :, ::-1], axis=2)[:, :, ::-1] for each in histograms])
-    lower = np.array([np.cumsum(each, axis=2) for each in histograms])
+    upper = np.array([np.cumsum(histogram[:, :, ::-1], axis=2)[:, :, ::-1] for histogram in histograms])
+    lower = np.array([np.cumsum(histogram, axis=2) for histogram in histograms])
     best, pair = -math.inf, (0, 1)
     for counts in (upper, lower):
         low = np.maximum(counts - 2 * np.sqrt(counts), 1e-3)
@@ -123,7 +123,7 @@ def _pair_of_extreme_bit(histograms: list[Histogram]) -> tuple[int, int]:
 def _divergence(counts: Histogram, counts_other: Histogram, epochs: int) -> float:
     """Learned log-likelihood ratio of an average client of the first value, minus that of the second: Jeffreys' divergence."""
     learned = learned_ratios(counts, counts_other, epochs)
-    shares, shares_other = (each * epochs / each[:, 0].sum() for each in (counts, counts_other))
+    shares, shares_other = (histogram * epochs / histogram[:, 0].sum() for histogram in (counts, counts_other))
     of_bits = (learned.table * (shares - shares_other)).sum()
     of_cohorts = (learned.cohort_table * (shares - shares_other)[:, 0].sum(axis=1)).sum() / epochs
     return float(of_bits + of_cohorts)
@@ -168,7 +168,7 @@ def choose(
     used = {number for candidate in candidates for number in (candidate.first, candidate.second)}
     scored: dict[int, dict[int, Floats]] = {}
     for number in used:
-        mine = [at for at, each in enumerate(candidates) if number in (each.first, each.second)]
+        mine = [at for at, candidate in enumerate(candidates) if number in (candidate.first, candidate.second)]
         columns = laboratory.scores(values[number], clients, [candidates[at].distinguisher for at in mine])
         scored[number] = dict(zip(mine, columns, strict=True))
     figures, choices = [], []

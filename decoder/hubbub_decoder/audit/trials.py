@@ -107,5 +107,7 @@ class Laboratory:
 
     def scores(self, value: AuditedValue, clients: int, distinguishers: list[Distinguisher]) -> list[Floats]:
         """Scores of new clients with a value, (clients,) by each distinguisher."""
-        blocks = [[each.scores(seen) for each in distinguishers] for seen in self.observe(value, clients)]
+        blocks = [
+            [distinguisher.scores(seen) for distinguisher in distinguishers] for seen in self.observe(value, clients)
+        ]
         return [np.concatenate(column) for column in zip(*blocks, strict=True)]

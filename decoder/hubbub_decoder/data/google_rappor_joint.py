@@ -36,8 +36,10 @@ def joint_metric(name: str, variables: Mapping[str, str], params: Params) -> Met
         return Metric.joint(
             name,
             [
-                Metric.string(each, params) if kind == "string" else Metric.boolean(each, UnaryResponse(**chances))
-                for each, kind in variables.items()
+                Metric.string(variable, params)
+                if kind == "string"
+                else Metric.boolean(variable, UnaryResponse(**chances))
+                for variable, kind in variables.items()
             ],
         )
     except DefinitionError as problem:

@@ -118,7 +118,7 @@ def privacy_rows(comparisons: Sequence[Comparison]) -> Iterator[tuple[str, str, 
         metric = comparison.decoding.metric
         params = metric.params
         mechanism = f"{metric.kind}: k={params.num_bits} h={params.num_hashes} m={params.num_cohorts} " + " ".join(
-            f"{name}={each:g}" for name, each in params.mechanism.probabilities.items()
+            f"{name}={probability:g}" for name, probability in params.mechanism.probabilities.items()
         )
         yield metric.name, mechanism, comparison.privacy.epsilon_report, comparison.privacy.epsilon_permanent
     per_report = sequential(comparison.privacy.epsilon_report for comparison in comparisons)

@@ -51,6 +51,6 @@ def _front_page(comparisons: Sequence[Comparison], names: Mapping[str, str]) -> 
         flights=f"{first.num_reports:,}",
         level=format_level(first.confidence),
         summary=comparisons[0].summary(len(rows)),
-        cards=[(each.decoding.metric, Highlights.of(each.decoding)) for each in comparisons],
+        cards=[(comparison.decoding.metric, Highlights.of(comparison.decoding)) for comparison in comparisons],
         path=(),
     )

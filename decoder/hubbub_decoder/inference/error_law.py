@@ -141,7 +141,10 @@ class Sampling:
     def take(self, columns: Indices) -> Sampling:
         """Cumulants of some estimates."""
         return Sampling(
-            *(each[columns] if isinstance(each, np.ndarray) else each for each in (self.variance, self.third))
+            *(
+                cumulants[columns] if isinstance(cumulants, np.ndarray) else cumulants
+                for cumulants in (self.variance, self.third)
+            )
         )
 
     def of_honest(self, left: float) -> Sampling:

@@ -90,9 +90,9 @@ class ReportInfluence:
         """Influence from the changes that a report of each cohort makes to shares (D,)."""
         size, reports = len(shares), np.full(len(shares), float(num_reports))
 
-        def of_cohort(cohort: int, each: Extremes) -> ReportInfluence:
-            low, high = shares + num_reports * each.least, shares + num_reports * each.largest
-            return cls(low, high, np.full(size, cohort), each.rows, reports)
+        def of_cohort(cohort: int, extremes: Extremes) -> ReportInfluence:
+            low, high = shares + num_reports * extremes.least, shares + num_reports * extremes.largest
+            return cls(low, high, np.full(size, cohort), extremes.rows, reports)
 
         return reduce(cls._or, starmap(of_cohort, enumerate(changes)))
 

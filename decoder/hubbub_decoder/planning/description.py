@@ -122,7 +122,9 @@ class Description:
                 "num_candidates": round(self.accuracy.shares.count),
                 "data": self.accuracy.data,
                 "privacy": self.privacy.to_dict(),
-                "epsilon_by_reports_of_a_client": [{"num_reports": t, "epsilon": each} for t, each in self.epsilons],
+                "epsilon_by_reports_of_a_client": [
+                    {"num_reports": t, "epsilon": epsilon} for t, epsilon in self.epsilons
+                ],
                 "std_error": self.accuracy.std_error(0.0),
                 "detection_limit": self.detection_limit,
                 "forged_reports": self.accuracy.forged_reports(),

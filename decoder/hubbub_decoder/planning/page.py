@@ -75,7 +75,7 @@ def render_page(descriptions: Sequence[Description], toml: str = "", findings: S
     )
     page = environment.get_template("page.html.j2").render(
         style=Markup(STYLE),  # noqa: S704  (our file)
-        names=[each.label for each in descriptions],
+        names=[description.label for description in descriptions],
         rows=[(name, _MEANINGS.get(name, ""), values) for name, values in figure_rows(descriptions)],
         curves=list(_curves(descriptions)),
         toml=toml,
@@ -91,9 +91,9 @@ def _curves(descriptions: Sequence[Description]) -> Iterator[Curve]:
         "Epsilon of t reports of one value. Reports of one value have one permanent response, so epsilon does not grow without limit.",
         ("definition", "reports t", "epsilon"),
         tuple(
-            (each.label, "unlimited" if math.isinf(t) else f"{t:,.0f}", shown_epsilon(epsilon))
-            for each in descriptions
-            for t, epsilon in each.epsilons
+            (description.label, "unlimited" if math.isinf(t) else f"{t:,.0f}", shown_epsilon(epsilon))
+            for description in descriptions
+            for t, epsilon in description.epsilons
         ),
     )
     yield Curve(
@@ -102,19 +102,23 @@ def _curves(descriptions: Sequence[Description]) -> Iterator[Curve]:
         "Standard error of a small share (line) and detection limit (dashed), by the reports of a period. The vertical line is the number of the figures above.",
         ("definition", "reports of a period", "standard error", "detection limit"),
         tuple(
-            (each.label, f"{number:,}", percent_text(error), percent_text(limit))
-            for each in descriptions
-            for number, error, limit in each.by_reports()
+            (description.label, f"{number:,}", percent_text(error), percent_text(limit))
+            for description in descriptions
+            for number, error, limit in description.by_reports()
             if math.isfinite(error)
         ),
     )
-    if any(each.recovery for each in descriptions):
+    if any(description.recovery for description in descriptions):
         yield Curve(
             "Recovery of the permanent response",
             _draw(_plot_recovery(descriptions)),
             "Probability that an observer of t linked reports of a known value knows the whole permanent response, and so recognizes the client.",
             ("definition", "linked reports t", "probability"),
-            tuple((each.label, f"{t:,}", f"{chance:.3f}") for each in descriptions for t, chance in each.recovery),
+            tuple(
+                (description.label, f"{t:,}", f"{chance:.3f}")
+                for description in descriptions
+                for t, chance in description.recovery
+            ),
         )
 
 
@@ -128,13 +132,13 @@ def _draw(figure: Figure) -> Markup:
 
 def _plot_epsilon(descriptions: Sequence[Description]) -> Figure:
     figure, axes = _axes()
-    for each, colour in zip(descriptions, cycle(_COLOURS), strict=False):
-        points = [(t, epsilon) for t, epsilon in each.epsilons if math.isfinite(t)]
-        axes.plot(*zip(*points, strict=True), marker="o", markersize=4, color=colour, label=_plain(each.label))
-        if each.metric.hold is None and math.isfinite(each.privacy.epsilon_permanent):
-            axes.axhline(each.privacy.epsilon_permanent, color=colour, linewidth=0.8, linestyle=":")
+    for description, colour in zip(descriptions, cycle(_COLOURS), strict=False):
+        points = [(t, epsilon) for t, epsilon in description.epsilons if math.isfinite(t)]
+        axes.plot(*zip(*points, strict=True), marker="o", markersize=4, color=colour, label=_plain(description.label))
+        if description.metric.hold is None and math.isfinite(description.privacy.epsilon_permanent):
+            axes.axhline(description.privacy.epsilon_permanent, color=colour, linewidth=0.8, linestyle=":")
     axes.set(xscale="log", xlabel="reports t of one value", ylabel="epsilon")
-    shown = [epsilon for each in descriptions for t, epsilon in each.epsilons if math.isfinite(t)]
+    shown = [epsilon for description in descriptions for t, epsilon in description.epsilons if math.isfinite(t)]
     if max(shown) > _LINEAR_RANGE * min(shown):
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter(ScalarFormatter())
@@ -145,17 +149,17 @@ def _plot_epsilon(descriptions: Sequence[Description]) -> Figure:
 
 def _plot_accuracy(descriptions: Sequence[Description]) -> Figure:
     figure, axes = _axes()
-    for each, colour in zip(descriptions, cycle(_COLOURS), strict=False):
-        points = [point for point in each.by_reports() if math.isfinite(point[1])]
+    for description, colour in zip(descriptions, cycle(_COLOURS), strict=False):
+        points = [point for point in description.by_reports() if math.isfinite(point[1])]
         numbers, errors = ([point[i] for point in points] for i in (0, 1))
-        axes.plot(numbers, errors, color=colour, label=f"{_plain(each.label)}: standard error")
+        axes.plot(numbers, errors, color=colour, label=f"{_plain(description.label)}: standard error")
         limits = [(number, limit) for number, _, limit in points if limit <= 1]
         if limits:
-            label = f"{_plain(each.label)}: detection limit"
+            label = f"{_plain(description.label)}: detection limit"
             axes.plot(*zip(*limits, strict=True), color=colour, linestyle="--", label=label)
-        axes.axvline(each.num_reports, color=_MARK, linewidth=0.8)
+        axes.axvline(description.num_reports, color=_MARK, linewidth=0.8)
     axes.set(xscale="log", xlabel="reports of a period", ylabel="share")
-    if any(math.isfinite(each.accuracy.std_error(0.0)) for each in descriptions):
+    if any(math.isfinite(description.accuracy.std_error(0.0)) for description in descriptions):
         axes.set_yscale("log")
     axes.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:g} %"))
     return _finish(figure)
@@ -163,10 +167,14 @@ def _plot_accuracy(descriptions: Sequence[Description]) -> Figure:
 
 def _plot_recovery(descriptions: Sequence[Description]) -> Figure:
     figure, axes = _axes()
-    for each, colour in zip(descriptions, cycle(_COLOURS), strict=False):
-        if each.recovery:
+    for description, colour in zip(descriptions, cycle(_COLOURS), strict=False):
+        if description.recovery:
             axes.plot(
-                *zip(*each.recovery, strict=True), marker="o", markersize=4, color=colour, label=_plain(each.label)
+                *zip(*description.recovery, strict=True),
+                marker="o",
+                markersize=4,
+                color=colour,
+                label=_plain(description.label),
             )
     axes.set(xscale="log", xlabel="linked reports t", ylabel="probability", ylim=(-0.02, 1.02))
     return _finish(figure)

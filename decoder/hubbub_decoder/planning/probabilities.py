@@ -67,7 +67,7 @@ class Limits:
     @property
     def most_exchanged(self) -> int:
         """h, the largest number of bits that each of two values sets alone; 0 for one bit, where a value sets all bits of another."""
-        return max(min(each) for each in differing_bits(self.num_bits, self.possible_ones))
+        return max(min(pair) for pair in differing_bits(self.num_bits, self.possible_ones))
 
     @property
     def most_differing(self) -> int:
@@ -104,7 +104,9 @@ def best_chain(limits: Limits, objective: Objective, *, symmetric: bool = False)
     def best(total: float, zooms: int) -> Chain:
         return _best_of(limits, total, objective, symmetric, zooms)
 
-    total = totals[0] if len(totals) == 1 else min(totals, key=lambda each: float(objective(best(each, _FIRST_ZOOMS))))
+    total = (
+        totals[0] if len(totals) == 1 else min(totals, key=lambda total: float(objective(best(total, _FIRST_ZOOMS))))
+    )
     return best(total, _ZOOMS)
 
 
@@ -124,7 +126,7 @@ def _best_of(limits: Limits, total: float, objective: Objective, symmetric: bool
         best = np.unravel_index(np.argmin(values), values.shape)
         centre, reach = np.array([x[best], y[best]]), _SHRINK * (high - low)
         low, high = np.maximum(centre - reach, first_low), np.minimum(centre + reach, first_high)
-    return Chain(*(np.asarray(np.broadcast_to(each, values.shape)[best]) for each in chains))
+    return Chain(*(np.asarray(np.broadcast_to(probability, values.shape)[best]) for probability in chains))
 
 
 def _chains(limits: Limits, bit_epsilon: float, log_odds_a: Floats, log_odds_q: Floats, symmetric: bool) -> Chain:
@@ -194,7 +196,7 @@ def choose_hold(wishes: Wishes, share: float) -> tuple[Wishes, str]:
 
     longest, shortest = variance(lengths[-1]), variance(1)
     last_index = len(lengths) - 1
-    index = bisect_left(lengths, True, hi=last_index, key=lambda each: variance(each) <= TOLERANCE * longest)
+    index = bisect_left(lengths, True, hi=last_index, key=lambda length: variance(length) <= TOLERANCE * longest)
     chosen = held(lengths[index])
     why = ""
     if index < last_index:

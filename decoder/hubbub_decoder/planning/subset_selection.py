@@ -61,7 +61,7 @@ def best_subset_selection(limits: RowLimits, share: float, repetition: Repetitio
                 mechanism = SubsetSelection(num_values=d, num_ones=num_ones, prob_q=included, permanent_q=kept)
                 noise = float(Chain.of_mechanism(mechanism).noise(share, repetition))
                 found.append((noise * (1 + _TIE * mechanism.has_permanent_noise), mechanism))
-    return min(found, key=lambda each: each[0])[1] if found else None
+    return min(found, key=lambda pair: pair[0])[1] if found else None
 
 
 def skewed_loss(mechanism: SubsetSelection, share: float = SKEWED_SHARE) -> float:
@@ -92,7 +92,10 @@ def _kept(limits: RowLimits) -> list[float]:
     most = limits.unit if limits.unit_reports == math.inf else limits.unit + 8
     odds = (math.log(1 / (limits.num_values - 1)) + _LEAST_EXCESS, most - math.log(limits.num_values - 1))
     steps = (odds[0] + (odds[1] - odds[0]) * i / (_GRID - 1) for i in range(_GRID))
-    return [*(_down(1 / (1 + math.exp(-each))) for each in steps), *([1.0] if limits.unit_reports < math.inf else [])]
+    return [
+        *(_down(1 / (1 + math.exp(-log_odds))) for log_odds in steps),
+        *([1.0] if limits.unit_reports < math.inf else []),
+    ]
 
 
 def _largest_included(limits: RowLimits, num_ones: int, kept: float) -> float | None:

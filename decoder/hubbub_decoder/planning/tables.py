@@ -35,14 +35,14 @@ class DescriptionTables:
         is_headed = self.explain or len(self.descriptions) > 1
         figures = Table(box=None, pad_edge=False, header_style="bold", show_header=is_headed)
         figures.add_column("")
-        for each in self.descriptions:
-            figures.add_column(each.label, overflow="fold")
+        for description in self.descriptions:
+            figures.add_column(description.label, overflow="fold")
         for name, values in _rows(self.descriptions, _figures if self.explain else _summary):
             figures.add_row(name, *map(Text, values))
         yield figures
-        for each in self.descriptions if self.explain else ():
-            title = f"{each.label}: " if len(self.descriptions) > 1 else ""
-            yield from _curves(each, title)
+        for description in self.descriptions if self.explain else ():
+            title = f"{description.label}: " if len(self.descriptions) > 1 else ""
+            yield from _curves(description, title)
 
 
 def figure_rows(descriptions: Sequence[Description]) -> Iterator[tuple[str, list[str]]]:
@@ -53,57 +53,63 @@ def figure_rows(descriptions: Sequence[Description]) -> Iterator[tuple[str, list
 def _rows(
     descriptions: Sequence[Description], figures: Callable[[Description], Iterator[tuple[str, str]]]
 ) -> Iterator[tuple[str, list[str]]]:
-    columns = [dict(figures(each)) for each in descriptions]
+    columns = [dict(figures(description)) for description in descriptions]
     for name in dict.fromkeys(name for column in columns for name in column):
         yield name, [column.get(name, "-") for column in columns]
 
 
-def _summary(each: Description) -> Iterator[tuple[str, str]]:
+def _summary(description: Description) -> Iterator[tuple[str, str]]:
     """Yield the five most important figures: three epsilons, what is decoded, and how exactly."""
-    yield from _epsilons(each)
-    yield _decoded(each)
-    *_, accuracy = each.accuracy.rows()
+    yield from _epsilons(description)
+    yield _decoded(description)
+    *_, accuracy = description.accuracy.rows()
     yield accuracy
 
 
-def _figures(each: Description) -> Iterator[tuple[str, str]]:
-    params = each.metric.params
-    for fact in each.metric.facts():
+def _figures(description: Description) -> Iterator[tuple[str, str]]:
+    params = description.metric.params
+    for fact in description.metric.facts():
         yield fact.label, escape_control_characters(fact.line(_MOST_ITEMS, escape_untrusted))
-    yield from _epsilons(each)
-    cohort = f" of a cohort ({each.reports_of_a_cohort:,})" if params.num_cohorts > 1 else f" ({each.num_reports:,})"
-    yield "central epsilon", f"{each.central:.3g} at delta = {DELTA:g}, among the reports{cohort}"
-    identified = f"{each.permanent_bits:,.1f} bits, identifies one of {_power_of_two(each.permanent_bits)} clients"
-    yield "permanent response", identified if each.permanent_bits else "none"
-    yield "effective group size of 2 reports", f"{each.group_size:,.3g}"
-    yield _decoded(each)
-    yield from each.accuracy.rows()
+    yield from _epsilons(description)
+    cohort = (
+        f" of a cohort ({description.reports_of_a_cohort:,})"
+        if params.num_cohorts > 1
+        else f" ({description.num_reports:,})"
+    )
+    yield "central epsilon", f"{description.central:.3g} at delta = {DELTA:g}, among the reports{cohort}"
+    identified = (
+        f"{description.permanent_bits:,.1f} bits, identifies one of {_power_of_two(description.permanent_bits)} clients"
+    )
+    yield "permanent response", identified if description.permanent_bits else "none"
+    yield "effective group size of 2 reports", f"{description.group_size:,.3g}"
+    yield _decoded(description)
+    yield from description.accuracy.rows()
 
 
-def _epsilons(each: Description) -> Iterator[tuple[str, str]]:
-    privacy = each.privacy
+def _epsilons(description: Description) -> Iterator[tuple[str, str]]:
+    privacy = description.privacy
     yield "epsilon of a report", shown_epsilon(privacy.epsilon_report)
     units = {"epoch": "an epoch", "value": "a value", "period": "each further report"}
     yield f"epsilon of {units[privacy.unit]}", shown_epsilon(privacy.epsilon_unit)
     yield "lifetime epsilon", f"{shown_epsilon(privacy.epsilon_lifetime)} under the default Policy"
 
 
-def _decoded(each: Description) -> tuple[str, str]:
-    law, reports = each.accuracy, format_count(each.num_reports, "report")
+def _decoded(description: Description) -> tuple[str, str]:
+    law, reports = description.accuracy, format_count(description.num_reports, "report")
     shares = format_count(round(law.shares.count), "candidate")
-    return "decoded", f"{format_count(each.periods, 'period')} of {reports}, {_DATA[law.data]}, {shares}"
+    return "decoded", f"{format_count(description.periods, 'period')} of {reports}, {_DATA[law.data]}, {shares}"
 
 
-def _curves(each: Description, title: str) -> Iterator[Text | Table]:
+def _curves(description: Description, title: str) -> Iterator[Text | Table]:
     yield Text(f"\n{title}Epsilon of t reports of one value", style="bold")
-    top = max((epsilon for _, epsilon in each.epsilons if math.isfinite(epsilon)), default=1.0)
+    top = max((epsilon for _, epsilon in description.epsilons if math.isfinite(epsilon)), default=1.0)
     rows = [
         ("unlimited" if math.isinf(t) else f"{t:.0f}", shown_epsilon(epsilon), epsilon / top)
-        for t, epsilon in each.epsilons
+        for t, epsilon in description.epsilons
     ]
     yield _curve(("t", "epsilon"), rows)
     yield Text(f"\n{title}Accuracy by reports of a period", style="bold")
-    points = [(number, error, limit) for number, error, limit in each.by_reports() if math.isfinite(error)]
+    points = [(number, error, limit) for number, error, limit in description.by_reports() if math.isfinite(error)]
     lowest, highest = (math.log(f((error for _, error, _ in points), default=1.0)) for f in (min, max))
     reach = max(highest - lowest, 1e-9)
     yield _curve(
@@ -113,9 +119,9 @@ def _curves(each: Description, title: str) -> Iterator[Text | Table]:
             for number, error, limit in points
         ],
     )
-    if each.recovery:
+    if description.recovery:
         yield Text(f"\n{title}Probability that t linked reports reveal the whole permanent response", style="bold")
-        yield _curve(("t", "probability"), [(f"{t}", f"{chance:.3f}", chance) for t, chance in each.recovery])
+        yield _curve(("t", "probability"), [(f"{t}", f"{chance:.3f}", chance) for t, chance in description.recovery])
 
 
 def _curve(names: tuple[str, ...], rows: Sequence[tuple[str | float, ...]]) -> Table:

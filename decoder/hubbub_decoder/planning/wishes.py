@@ -106,8 +106,10 @@ class Wishes:
 
     def __repr__(self) -> str:
         """Wishes that differ from the defaults."""
-        stated = {each.name: getattr(self, each.name) for each in fields(self)}
-        changed = (f"{each.name}={stated[each.name]!s}" for each in fields(self) if stated[each.name] != each.default)
+        stated = {field.name: getattr(self, field.name) for field in fields(self)}
+        changed = (
+            f"{field.name}={stated[field.name]!s}" for field in fields(self) if stated[field.name] != field.default
+        )
         return f"Wishes({', '.join(changed)})"
 
     def __post_init__(self) -> None:

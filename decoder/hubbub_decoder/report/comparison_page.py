@@ -25,7 +25,7 @@ def render_comparison(
 ) -> str:
     """HTML page of the changes between two samples; for the arguments see `render_decoding`."""
     is_noise = not comparison.detected
-    changes = [(group_name(each.group), each) for each in comparison.changes[:MAX_ROWS]]
+    changes = [(group_name(change.group), change) for change in comparison.changes[:MAX_ROWS]]
     if is_noise:
         changes.sort(key=lambda row: row[0])
     level = format_level(comparison.confidence)
@@ -37,13 +37,13 @@ def render_comparison(
             "estimates": {
                 "axis": "change of the share of reports (percentage points)",
                 "labels": [label for label, _ in changes],
-                "share": json_numbers([each.change for _, each in changes]),
-                "low": json_numbers([each.low for _, each in changes]),
-                "high": json_numbers([each.high for _, each in changes]),
+                "share": json_numbers([change.change for _, change in changes]),
+                "low": json_numbers([change.low for _, change in changes]),
+                "high": json_numbers([change.high for _, change in changes]),
                 "joint_low": None,
                 "joint_high": None,
                 "truth": None,
-                "detected": [each.detected for _, each in changes],
+                "detected": [change.detected for _, change in changes],
             },
         },
         comparison=comparison,

@@ -89,7 +89,7 @@ def render_decoding(
     """
     forged = list(forged_lines(decoding))
     lines = [*match_lines(decoding), *summary_lines(decoding, quantiles=False)]
-    sentences = [each for each in lines if each not in forged]
+    sentences = [line for line in lines if line not in forged]
     quantiles = [] if decoding.numbers is None else list(quantile_rows(decoding.numbers))
     smaller_limits = list(needed_reports(decoding))
     rows = [

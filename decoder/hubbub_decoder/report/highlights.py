@@ -62,8 +62,8 @@ class Highlights:
     @classmethod
     def of(cls, decoding: Decoding) -> Highlights:
         """Highlights of a decoding."""
-        known = [each for each in decoding if not math.isnan(each.share)]
-        listed = [each for each in known if each.detected is not False]
+        known = [estimate for estimate in decoding if not math.isnan(estimate.share)]
+        listed = [estimate for estimate in known if estimate.detected is not False]
         mean = "" if decoding.numbers is None else number_texts(decoding.numbers.mean)[0]
         shares = tuple(map(_highlight, listed[:_MOST_SHARES]))
         return cls(decoding.num_reports, shares, len(listed), mean, _state(decoding, is_empty=not (listed or mean)))

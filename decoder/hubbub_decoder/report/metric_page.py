@@ -69,7 +69,7 @@ class Trend:
     @property
     def num_tested(self) -> int:
         """Number of periods in which it was tested."""
-        return sum(each is not None for each in self.detected)
+        return sum(flag is not None for flag in self.detected)
 
 
 def render_metric(
@@ -96,21 +96,21 @@ def render_metric(
     groups    : labels and addresses of the pages of single values of the group; "" where there is none
     """
     if by == PERIOD:
-        of_one = (each for each in decodings if len(each["periods"]) == 1)
-        dated = sorted(of_one, key=lambda each: str(each["periods"][0]))
+        of_one = (decoding for decoding in decodings if len(decoding["periods"]) == 1)
+        dated = sorted(of_one, key=lambda decoding: str(decoding["periods"][0]))
     else:
         dated = list(decodings)
-    trends = read_trends(dated, [1.0 if by == PERIOD else each["num_reports"] for each in dated])
+    trends = read_trends(dated, [1.0 if by == PERIOD else decoding["num_reports"] for decoding in dated])
     word = str(metric.period) if by == PERIOD else by
-    levels = {format_level(each["confidence"]) for each in dated}
-    days = [_label(each, by) for each in dated]
-    together = sorted({period for each in dated for period in each["periods"]})
-    tested = any(each["detection_limit"] is not None for each in decodings)
+    levels = {format_level(decoding["confidence"]) for decoding in dated}
+    days = [_label(decoding, by) for decoding in dated]
+    together = sorted({period for decoding in dated for period in decoding["periods"]})
+    tested = any(decoding["detection_limit"] is not None for decoding in decodings)
     is_noise = tested and not any(trend.num_detected for trend in trends)
     if is_noise:
         trends.sort(key=lambda trend: trend.label)
     means = list(read_means(dated, by))
-    numbers = next((each for each in dated if each.get("numbers") is not None), None)
+    numbers = next((decoding for decoding in dated if decoding.get("numbers") is not None), None)
     buckets = None if numbers is None else Buckets.from_dict(numbers["metric"]["buckets"])
     unit = (buckets.unit if buckets is not None else "") or metric.name
     has_buckets = numbers is not None and numbers["numbers"]["buckets"]
@@ -154,7 +154,7 @@ def render_metric(
 
 def read_trends(decodings: Sequence[Mapping[str, Any]], weights: Sequence[float]) -> list[Trend]:
     """Trends of all candidates in descending order of their mean share; what is not determined comes last."""
-    columns = [{each["candidate"]: each for each in decoding["estimates"]} for decoding in decodings]
+    columns = [{estimate["candidate"]: estimate for estimate in decoding["estimates"]} for decoding in decodings]
     names = dict.fromkeys(name for column in columns for name in column)
     trends = [_trend(name, [column.get(name, {}) for column in columns], tuple(weights)) for name in names]
     return sorted(trends, key=lambda trend: (math.isnan(trend.mean), -trend.mean))
@@ -162,11 +162,11 @@ def read_trends(decodings: Sequence[Mapping[str, Any]], weights: Sequence[float]
 
 def _trend(name: str, estimates: Sequence[Mapping[str, Any]], weights: tuple[float, ...]) -> Trend:
     def column(field: str) -> Iterator[float]:
-        return (math.nan if each.get(field) is None else each[field] for each in estimates)
+        return (math.nan if estimate.get(field) is None else estimate[field] for estimate in estimates)
 
-    others = next((each["indistinguishable_from"] for each in estimates if each), ())
+    others = next((estimate["indistinguishable_from"] for estimate in estimates if estimate), ())
     label = group_name((name, *others))
-    detected = tuple(each.get("detected") for each in estimates)
+    detected = tuple(estimate.get("detected") for estimate in estimates)
     return Trend(label, tuple(column("share")), tuple(column("low")), tuple(column("high")), detected, weights)
 
 
@@ -193,10 +193,13 @@ def _label(document: Mapping[str, Any], by: str) -> str:
 
 def read_means(decodings: Sequence[Mapping[str, Any]], by: str = PERIOD) -> Iterator[tuple[str, Mean]]:
     """Yield the periods with numbers in documents of single periods, and their means."""
-    for each in decodings:
-        if each.get("numbers") is not None:
-            fields = each["numbers"]["mean"].items()
-            yield _label(each, by), Mean(**{name: math.nan if number is None else number for name, number in fields})
+    for decoding in decodings:
+        if decoding.get("numbers") is not None:
+            fields = decoding["numbers"]["mean"].items()
+            yield (
+                _label(decoding, by),
+                Mean(**{name: math.nan if number is None else number for name, number in fields}),
+            )
 
 
 def mean_chart(means: Sequence[tuple[str, Mean]], unit: str) -> dict[str, Any]:

@@ -56,8 +56,8 @@ def write_trend_report(trends: Trends, path: Path, provenance: Iterable[tuple[st
 
     Raises OutputError for another suffix than .html, or if the file cannot be written.
     """
-    each = zip(trends.decodings, trends.labels, strict=True)
-    periods = [PeriodRow.from_decoding(decoding, label=label) for decoding, label in each]
+    labelled = zip(trends.decodings, trends.labels, strict=True)
+    periods = [PeriodRow.from_decoding(decoding, label=label) for decoding, label in labelled]
     documents: list[dict[str, Any]] = [decoding.to_dict() for decoding in trends.decodings]
     page = render_metric(
         trends.metric,

@@ -35,7 +35,7 @@ def influence_of_rows(
     for d, candidate in enumerate(candidates.tolist()):
         likely = np.argsort(-values[:, d])[:_SEARCHED_COHORTS].tolist()
         found = [(*_climb(mixture, z, int(cohorts[c]), candidate, weights[d]), c) for c in likely]
-        highest[d], rows[d], at[d] = max(found, key=lambda each: each[0])
+        highest[d], rows[d], at[d] = max(found, key=lambda climbed: climbed[0])
     unknown, reports = np.full(size, np.nan), np.full(size, float(num_reports))
     return ReportInfluence(unknown, estimates + _SEARCH_MARGIN * highest, at, rows, reports)
 

@@ -59,7 +59,7 @@ class OneHotPlanner(KindPlanner[K]):
         if not designs:
             block = self._unary(wishes)
             allowed_cohorts(wishes, _block(block), (block.size[2],))  # raises
-        noises = [noise_of(wishes, each.share, each.chain) for each in designs]
+        noises = [noise_of(wishes, design.share, design.chain) for design in designs]
         best = noises.index(min(noises))
         return designs[best]._replace(other=max(noises) / min(noises) if len(designs) > 1 else None)
 

@@ -62,7 +62,7 @@ class StringPlanner(KindPlanner[StringKind], of=StringKind):
         """
         share, smallest, population = self.mean_share(wishes), self.smallest_share(wishes), self.population(wishes)
         chains = {h: chain_of(wishes, share, h) for h in _HASHES}
-        h, chain = min(chains.items(), key=lambda each: noise_of(wishes, share, each[1], each[0]))
+        h, chain = min(chains.items(), key=lambda item: noise_of(wishes, share, item[1], item[0]))
         cohorts = allowed_cohorts(wishes, _block(wishes, chain, h))
 
         def variance(bits: int, cohorts: int) -> float:
@@ -92,7 +92,7 @@ class StringPlanner(KindPlanner[StringKind], of=StringKind):
                 "so few groups and prefixes. Pass a smaller `longest`, a smaller `alphabet`, or no `central`."
             )
         groups = min(possible, key=limit)
-        held_out = [each for share in _HELD_OUT if _fits(each := replace(groups, held_out=share), cohorts)]
+        held_out = [discovery for share in _HELD_OUT if _fits(discovery := replace(groups, held_out=share), cohorts)]
         groups = min(held_out or [groups], key=limit)
         best = limit(groups)
         if best > 1:

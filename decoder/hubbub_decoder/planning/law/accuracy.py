@@ -385,7 +385,7 @@ class StringAccuracy(Accuracy):
         return DiscoveryAccuracy(**self._of_strings(), discover=discover)
 
     def _of_strings(self) -> dict[str, Any]:
-        return {each.name: getattr(self, each.name) for each in fields(StringAccuracy)}
+        return {field.name: getattr(self, field.name) for field in fields(StringAccuracy)}
 
     @property
     def _is_crowded(self) -> bool:
@@ -397,7 +397,7 @@ class StringAccuracy(Accuracy):
     @property
     def _likelihood(self) -> LikelihoodLaw:
         """Law of the reports; where no candidate is subtracted, the scores take every string for an average one."""
-        probabilities = tuple(float(each) for each in self.chain)
+        probabilities = tuple(float(probability) for probability in self.chain)
         return _likelihood_law(
             probabilities, self.size[0], self.size[1], self.repetition, self.shares, self._is_crowded, self.data
         )
@@ -450,7 +450,7 @@ class StringAccuracy(Accuracy):
         k, h, _ = self.size
         sample = own if h == 1 else np.zeros_like(own)
         of_bit = h * self.clients * self._even_variance(own, unknown) + sample
-        of_one, of_zero = (self.chain.noise(each, self.repetition) for each in (1.0, 0.0))
+        of_one, of_zero = (self.chain.noise(share, self.repetition) for share in (1.0, 0.0))
         slope = (of_one - of_zero) / self.repetition.per_client + 1
         alpha = of_bit - slope * h / k * np.maximum(self.shares.total - own, 0)
         return (uneven_load_variance(self.shares, own, alpha, slope, h / k) - sample) / (h * self.clients)

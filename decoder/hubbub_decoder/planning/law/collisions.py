@@ -140,7 +140,7 @@ def posterior_variances(shares: Shares, errors: Floats) -> Floats:
     deviations = means - (chance * means).sum(axis=2, keepdims=True)
     variance = (chance * (deviations**2 + gain * errors)).sum(axis=2)
     weights = _WEIGHTS / _WEIGHTS.sum()
-    members, moved = ((each).reshape(-1, len(x)) for each in (chance, chance * deviations))
+    members, moved = (factor.reshape(-1, len(x)) for factor in (chance, chance * deviations))
     number = np.outer(shares.numbers, weights).ravel()[:, None]
     information = (number * members).T @ members + PSEUDO_CANDIDATES * np.eye(len(x))
     of_fit = np.sum(moved @ np.linalg.inv(information) * moved, axis=1).reshape(variance.shape)

@@ -141,7 +141,8 @@ class LikelihoodLaw:
             of_report, of_repetition = of_report + of_repetition, np.zeros_like(nodes)
         largest = self.shares.values[-1]
         slope, added = (
-            max(float(np.interp(largest, nodes, each) - each[0]) / largest, 0.0) for each in (of_report, of_repetition)
+            max(float(np.interp(largest, nodes, curve) - curve[0]) / largest, 0.0)
+            for curve in (of_report, of_repetition)
         )
         alpha = least_variance(self.shares, nodes, of_report, slope, chance)
         unloaded = max(float(of_repetition[0]) - added * chance * self.shares.total, 0.0)
@@ -150,7 +151,7 @@ class LikelihoodLaw:
     @cached_property
     def _parts_by_share(self) -> tuple[Floats, Floats]:
         nodes = np.union1d(_SHARE_NODES, self.shares.values)
-        return nodes, np.array([self._parts(float(each)) for each in nodes])
+        return nodes, np.array([self._parts(float(node)) for node in nodes])
 
     def absent_variance(self, num_cohorts: int, num_clients: float, unknown: Floats | float) -> Floats:
         """Variance of the share of a string without reports; unknown : t, of any shape."""
@@ -176,7 +177,7 @@ class LikelihoodLaw:
 
     def _scores(self, share: float) -> tuple[Floats, Floats]:
         """Shares (3,) of own reports, others and no value; scores P / f of the three, (3, h + 1, k - h + 1), with the mean of 1/f."""
-        group, is_listed = (each[0] for each in self.shares.groups_of(np.array([share])))
+        group, is_listed = (column[0] for column in self.shares.groups_of(np.array([share])))
         others = self.shares.total - (self.shares.values[group] if is_listed else 0.0)
         scale = max(min(1.0, (1 - share) / others), _MIN_NO_VALUE) if others > 0 else 1.0
         no_value = max(1 - share - scale * others, _MIN_NO_VALUE)
