@@ -500,9 +500,8 @@ class Client:
         if self._configuration.is_in_memory:
             from hubbub.sdk.assembly import build
 
-            self._parts = build(
-                self._configuration, self._seams
-            )  # the parent keeps the reports in memory: the child is a client of its own
+            # the parent keeps the reports in memory: the child is a client of its own
+            self._parts = build(self._configuration, self._seams)
         else:
             self._parts.journal.after_fork_in_child()
             self._parts.compactor.after_fork_in_child()

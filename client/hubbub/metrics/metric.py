@@ -375,7 +375,7 @@ class Metric:
             raise DefinitionError(f"{name}: parts must be metrics, such as Metric.string(...), got {parts!r}")
         for part in parts:
             own = (part.hold, part.expires, part.lifetime_epsilon, part.group)
-            if any(each is not None for each in own) or part.period is not PeriodKind.DAY:
+            if any(setting is not None for setting in own) or part.period is not PeriodKind.DAY:
                 raise DefinitionError(
                     f"{name}: part {part.name} must not have period, hold, expires, lifetime_epsilon or group: set them for the joint metric"
                 )
