@@ -10,16 +10,17 @@ from tests.support.paths import REPOSITORY
 
 FOLDERS = ("client", "aggregator", "decoder", "tests", "benchmarks", "examples", "docs", "deploy")
 UNFINISHED = (
-    "client/",
-    "decoder/hubbub_decoder/",
+    "decoder/hubbub_decoder/batch_decoding/",
+    "decoder/hubbub_decoder/explore/",
+    "decoder/hubbub_decoder/publishing/",
     "tests/aggregator/",
     "tests/client/",
     "tests/decoder/batch_decoding/",
     "tests/decoder/publishing/",
 )
 """Folders in which variables still have to be named."""
-TABLES = {"tests/system/test_exit_codes.py"}
-"""Files with a table that the formatter would make more than twice as long."""
+NOT_FORMATTED = {"decoder/hubbub_decoder/estimators/reports/likelihood_ratios.py", "tests/system/test_exit_codes.py"}
+"""Files with a formula that the formatter would tear into its factors, or a table that it would make twice as long."""
 
 
 def private_imports(source: str) -> list[str]:
@@ -86,8 +87,8 @@ def test_variables_are_named_for_what_they_hold() -> None:
     assert {file: lines for file, lines in found.items() if lines} == {}
 
 
-def test_no_line_is_kept_from_the_formatter_but_a_table() -> None:
-    assert {file for file, source in finished().items() if re.search(r"# fmt: (skip|off)\b", source)} == TABLES
+def test_no_line_is_kept_from_the_formatter_but_formulas_and_tables() -> None:
+    assert {file for file, source in finished().items() if re.search(r"# fmt: (skip|off)\b", source)} == NOT_FORMATTED
 
 
 def test_comments_are_above_code_of_several_lines() -> None:
