@@ -3,6 +3,7 @@
 table         one row for each                 contents
 collection    metric version and period        the summary and its figures; whether the period is closed
 batch         batch of an open period          the batch id, against duplicates
+due_mark      closed period                    its mark in the object store may not exist yet
 segment       commit, metric version, period   reports that are not folded yet, shuffled
 retained      block of folded reports          reports that are kept beside their counts, sorted
 refusal       metric and reason                number of refused batches
@@ -40,7 +41,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 """Version of these tables."""
 FIRST_SCHEMA_VERSION = 6
 """The first version that was released; versions 2 to 5 existed before the first release and cannot be upgraded."""
@@ -98,6 +99,13 @@ batch = Table(
     Column("collection_id", ForeignKey("collection.id", ondelete="CASCADE"), primary_key=True),
     Column("batch_id", LargeBinary(16), primary_key=True),  # a random UUID's bytes
     sqlite_with_rowid=False,  # ordered by batch id, so that the table does not reveal the order of arrival
+)
+
+due_mark = Table(
+    "due_mark",
+    tables,
+    # A table instead of a column of `collection`, which would stand behind the summary: SQLite would read all summaries to find it.
+    Column("collection_id", ForeignKey("collection.id", ondelete="CASCADE"), primary_key=True, autoincrement=False),
 )
 
 segment = Table(

@@ -12,16 +12,13 @@ from sqlalchemy import Engine
 from hubbub.wire.batch import Batch
 from hubbub_aggregator.database.engine import insert_new, transaction
 from hubbub_aggregator.database.location import is_postgres, locked
-from hubbub_aggregator.database.schema import batch
+from hubbub_aggregator.database.schema import due_mark
 from hubbub_aggregator.segments.manifest import closed_name
 from hubbub_aggregator.segments.object_store import ObjectStore
 from hubbub_aggregator.segments.segment_file import SegmentFolder, segment_to_bytes
 from hubbub_aggregator.store.append import Collections
 from hubbub_aggregator.store.interface import AppendResult
 from hubbub_aggregator.store.sql_store import SqlStore
-
-_MARK_IS_DUE = bytes(16)
-"""Row of `batch` of a closed period whose mark in the object store may not exist yet. No client sends the nil UUID as a batch id."""
 
 
 def open_segment_store(
@@ -84,16 +81,15 @@ class SegmentAppender:
     def close_period(self, digest: str, period: str) -> None:
         """Close a period, and mark it in the object store, so that `hubbub fold` deletes its ids.
 
-        A batch id in the database makes the period half closed until the mark exists. So the service finds the periods without it
-        without listing the object store.
+        A row of `due_mark` makes the period half closed until the mark exists. So the service finds the periods without it without
+        listing the object store.
         """
         with self._closing_lock(), transaction(self._engine, writes=True) as connection:
             found = self._collections.close(connection, digest, period)
             if found is None:  # it has no reports
                 return
             collection_id, metric = found
-            row = {"collection_id": collection_id, "batch_id": _MARK_IS_DUE}
-            connection.execute(insert_new(connection, batch).values(row))
+            connection.execute(insert_new(connection, due_mark), {"collection_id": collection_id})
         self._objects.create(closed_name(SegmentFolder(metric, digest, period).path), b"closed\n")
 
     def probe(self) -> None:

@@ -190,7 +190,7 @@ class PeriodStore(FigureStore, Protocol):
         """
 
     def half_closed_periods(self) -> list[tuple[str, str]]:
-        """Return digest and period of each closed period that still has batch ids."""
+        """Return digest and period of each closed period that still has batch ids, or needs its mark in the object store."""
 
     def closed_periods(self, digest: str) -> list[str]:
         """Return the closed periods of a metric version that still have counts or reports."""

@@ -44,7 +44,7 @@ from hubbub_aggregator.database.engine import (
 )
 from hubbub_aggregator.database.failpoints import reach
 from hubbub_aggregator.database.location import is_postgres, require_file
-from hubbub_aggregator.database.schema import batch, collection, is_period, retained, schema, segment
+from hubbub_aggregator.database.schema import batch, collection, due_mark, is_period, retained, schema, segment
 from hubbub_aggregator.database.schema_version import prepare, require_served
 from hubbub_aggregator.errors import StoppedError, StoreError
 from hubbub_aggregator.store.append import Appender, SqlAppender
@@ -320,6 +320,8 @@ class SqlStore(SqlTokens, SqlClock, SqlFigures):
         self._appender.close_period(digest, period)
         reach("close: between mark and ids")
         collection_id = select(collection.c.id).where(is_period(digest, period)).scalar_subquery()
+        with transaction(self._engine, writes=True) as connection:
+            connection.execute(delete(due_mark).where(due_mark.c.collection_id == collection_id))
         is_here = batch.c.collection_id == collection_id
         after: bytes | None = b""
         while after is not None:
@@ -337,8 +339,8 @@ class SqlStore(SqlTokens, SqlClock, SqlFigures):
             reach("close: between ids")
 
     def half_closed_periods(self) -> list[tuple[str, str]]:
-        has_ids = exists().where(batch.c.collection_id == collection.c.id)
-        query = select(collection.c.digest, collection.c.period).where(collection.c.closed, has_ids)
+        has_ids, needs_mark = (exists().where(table.c.collection_id == collection.c.id) for table in (batch, due_mark))
+        query = select(collection.c.digest, collection.c.period).where(collection.c.closed, has_ids | needs_mark)
         return [(digest, period) for digest, period in fetch_all(self._engine, query.order_by(collection.c.period))]
 
     def purge(self, digest: str, period: str, between_steps: Callable[[], None] = _do_nothing) -> None:

@@ -46,7 +46,10 @@ if TYPE_CHECKING:
 
 HUBBUB = str(Path(sys.executable).parent / "hubbub")
 READ = [Scope.READ]
-ROWS = {"clock": 1, "collection": 5, "refusal": 2, "token": 1, "batch": 5, "retained": 3, "segment": 3, "session": 1}
+ROWS = {
+    **{"clock": 1, "collection": 5, "refusal": 2, "token": 1, "batch": 5, "due_mark": 2},
+    **{"retained": 3, "segment": 3, "session": 1},
+}
 """Number of rows of each table in the database that is copied."""
 MARKS = ("last_backup", "write_probes")
 """Columns that a copy does not keep."""
@@ -77,6 +80,7 @@ def filled(database: str, definitions: Definitions, make_batch: MakeBatch) -> tu
     assert store.save_clock(StoredClock(ClockState(7, 2.0**31, 0.0), None, 1.0), replaces=None)
     store.close()
     sql(database, "UPDATE collection SET smallest_segment = 3")
+    sql(database, "INSERT INTO due_mark SELECT id FROM collection WHERE closed")
     sql(database, "INSERT INTO retained (collection_id, cohorts, reports) SELECT 1, cohorts, reports FROM segment")
     return database, batches
 
@@ -520,7 +524,7 @@ def test_db_backup_and_db_restore_keep_all_rows_and_store_the_time(
     database, file, there = filled[0], tmp_path / "backup.db", tmp_path / "restored.db"
     done = run("backup", file, "--database", database)
     assert (done.exit_code, done.stderr) == (0, "")
-    assert done.stdout == f"wrote backup {file} (21 rows)\n"
+    assert done.stdout == f"wrote backup {file} ({sum(ROWS.values())} rows)\n"
     restored = json.loads(run("restore", file, "--database", there, "--json").stdout)
     assert restored["rows"] == ROWS
     assert contents(str(there), MARKS) == contents(database, MARKS)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import shutil
 import threading
+import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,13 +21,16 @@ from sqlalchemy import Connection, event, select
 
 from hubbub import Definitions
 from hubbub.cli import main
-from hubbub_aggregator.database import schema_version
 from hubbub_aggregator.database.engine import open_existing, transaction
 from hubbub_aggregator.database.location import is_postgres
 from hubbub_aggregator.database.schema import OLDEST_COMPATIBLE, SCHEMA_VERSION, schema, tables
 from hubbub_aggregator.database.upgrade import MIGRATIONS, upgrade
 from hubbub_aggregator.errors import SchemaError, StoreError
 from hubbub_aggregator.pipeline.folding import fold, read_summary
+from hubbub_aggregator.segments.manifest import closed_name
+from hubbub_aggregator.segments.object_store import ObjectStore
+from hubbub_aggregator.segments.segment_file import SegmentFolder
+from hubbub_aggregator.segments.segment_store import open_segment_store
 from hubbub_aggregator.store.interface import AppendResult
 from hubbub_aggregator.store.sql_store import SqlStore
 from hubbub_aggregator.store.tokens import Scope, Token
@@ -36,8 +41,8 @@ if TYPE_CHECKING:
     from tests.aggregator.conftest import MakeBatch, StartAggregator
 
 NEXT = SCHEMA_VERSION + 1
-NEW = ("later",)
-"""Tables and columns that the next version adds."""
+NEW = ("due_mark", "later")
+"""Tables and columns that versions after the first one add."""
 
 
 def upgraded(database: str, to: int = SCHEMA_VERSION, migrations: Path = MIGRATIONS) -> tuple[int, int]:
@@ -78,8 +83,8 @@ def test_upgrade_keeps_all_data(
 ) -> None:
     before = data_of(version_6)
     assert sum(map(len, before.values())) == 1 + 5 + 5 + 3 + 2 + 1
-    migrations = next_release()
-    assert upgraded(version_6, NEXT, migrations) == (SCHEMA_VERSION, NEXT)
+    migrations = next_release(oldest_compatible=6)
+    assert upgraded(version_6, NEXT, migrations) == (6, NEXT)
     assert data_of(version_6) == before
     assert upgraded(version_6, NEXT, migrations) == (NEXT, NEXT), "nothing to upgrade"
     assert data_of(version_6) == before
@@ -99,12 +104,31 @@ def test_upgrade_keeps_all_data(
     store.close()
 
 
-def test_older_schema_is_refused_and_not_changed(version_6: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("half_closed", ["before", "after"])
+def test_period_without_its_mark_in_the_object_store_is_marked_after_an_upgrade(
+    version_6: str, half_closed: str, definitions: Definitions, tmp_path: Path
+) -> None:
+    """The first release stored the nil UUID as a batch id meanwhile. It still runs when the tables are upgraded."""
+    nil = "'\\x" + "00" * 16 + "'" if is_postgres(version_6) else "X'" + "00" * 16 + "'"
+    homepage, day = definitions["homepage"], "2024-05-01"
+    is_this = f"digest = '{homepage.digest}' AND period = '{day}' AND closed"
+    half_close = f"INSERT INTO batch SELECT id, {nil} FROM collection WHERE {is_this}"
+    statements = [lambda: upgraded(version_6), lambda: sql(version_6, half_close)]
+    for run in statements if half_closed == "after" else reversed(statements):
+        run()
+    objects = ObjectStore.open(str(tmp_path / "segments"))
+    with closing(open_segment_store(version_6, objects, uuid.uuid4)) as store:
+        assert store.half_closed_periods() == [(homepage.digest, day)]
+        store.close_period(homepage.digest, day)
+        assert store.half_closed_periods() == []
+    assert list(objects.names()) == [closed_name(SegmentFolder(homepage.name, homepage.digest, day).path)]
+
+
+def test_older_schema_is_refused_and_not_changed(version_6: str) -> None:
     before = contents(version_6)
-    monkeypatch.setattr(schema_version, "SCHEMA_VERSION", NEXT)
     with pytest.raises(
         SchemaError,
-        match=f"schema version {SCHEMA_VERSION}, this hubbub has schema version {NEXT}: run `hubbub db upgrade`",
+        match=f"schema version 6, this hubbub has schema version {SCHEMA_VERSION}: run `hubbub db upgrade`",
     ) as refused:
         SqlStore.open(version_6)
     assert "create a new one" not in str(refused.value)
@@ -147,9 +171,7 @@ def test_unknown_schema_version_is_refused(version_6: str, statement: str) -> No
 
 
 def test_upgrade_without_a_migration_path_is_refused(version_6: str) -> None:
-    with pytest.raises(
-        SchemaError, match=f"schema version {SCHEMA_VERSION}, from which no migration leads to version {NEXT}"
-    ):
+    with pytest.raises(SchemaError, match=f"schema version 6, from which no migration leads to version {NEXT}"):
         upgraded(version_6, NEXT)
 
 
@@ -233,7 +255,7 @@ def test_concurrent_upgrades_run_once(version_6: str, next_release: Callable[...
     migrations = next_release()
     with ThreadPoolExecutor(4) as pool:
         versions = sorted(pool.map(lambda _: upgraded(version_6, NEXT, migrations), range(4)))
-    assert versions == [(SCHEMA_VERSION, NEXT), *[(NEXT, NEXT)] * 3]
+    assert versions == [(6, NEXT), *[(NEXT, NEXT)] * 3]
 
 
 @pytest.mark.slow
@@ -266,7 +288,7 @@ def test_upgrade_gives_up_on_a_locked_table(version_6: str, next_release: Callab
         busy.execute("SELECT * FROM collection")  # a reading transaction that stays open
         with pytest.raises(StoreError, match="lock timeout"):
             upgraded_with_short_timeout(version_6, migrations)
-    assert upgraded(version_6, NEXT, migrations) == (SCHEMA_VERSION, NEXT)
+    assert upgraded(version_6, NEXT, migrations) == (6, NEXT)
 
 
 def upgraded_with_short_timeout(database: str, migrations: Path) -> None:
@@ -285,7 +307,7 @@ def test_db_check_and_db_upgrade_print_version_and_next_step(version_6: str, tmp
     def run(*arguments: str) -> Any:
         return CliRunner().invoke(main, ["db", *arguments, "--database", version_6])
 
-    assert json.loads(run("upgrade", "--json").stdout) == {"from": SCHEMA_VERSION, "to": SCHEMA_VERSION}
+    assert json.loads(run("upgrade", "--json").stdout) == {"from": 6, "to": SCHEMA_VERSION}
     assert run("upgrade").stdout == f"schema version {SCHEMA_VERSION}: nothing to upgrade\n"
     assert json.loads(run("check", "--json").stdout) == {
         "schema": SCHEMA_VERSION,

@@ -196,7 +196,7 @@ def test_database_has_no_column_for_report_time_address_or_agent(sqlite_store: S
         *("collection.summary", "collection.smallest_segment"),
         *(f"clock.{name}" for name in ("id", "generation", "credible", "candidate", "agreed", "boot_id", "elapsed")),
         *(f"collection.{name}" for name in ("figures_revision", "num_reports", "smallest_cohort", "implausible")),
-        *("batch.collection_id", "batch.batch_id"),
+        *("batch.collection_id", "batch.batch_id", "due_mark.collection_id"),
         *("refusal.metric", "refusal.reason", "refusal.count"),
         *("token.name", "token.secret_hash", "token.scopes"),
         *("token.created", "token.last_used", "token.expires"),  # UTC days
