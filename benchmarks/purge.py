@@ -98,7 +98,7 @@ def measure(database: str, reports: int, ids: int, quiet: float, table: Table) -
     acts: dict[str, Callable[[], None]] = {
         "nothing": lambda: time.sleep(quiet),
         "reports": lambda: other.drop_reports(METRIC.digest, OLD),
-        "ids": lambda: other.close_period(METRIC.digest, OLD),
+        "ids": lambda: other.close_period(METRIC, OLD),
     }
     for name, act in acts.items():
         held[:] = [0.0]

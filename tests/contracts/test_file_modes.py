@@ -48,7 +48,7 @@ objects.probe()
 with closing(open_segment_store("reports.db", objects, uuid.uuid4)) as store:
     for day in ("2024-06-01", "2024-06-02"):
         store.append([Batch(uuid.uuid4(), metric.name, metric.digest, day, bytes(2), bytes(2 * metric.row_bytes))])
-    store.close_period(metric.digest, "2024-06-01")
+    store.close_period(metric, "2024-06-01")
 run(f"fold {METRICS} objects/store --out-dir folded/summaries --prometheus-textfile fold.prom")
 
 run("db create --database created.db")

@@ -178,9 +178,9 @@ class Campaign:
             time.sleep(0.01)
 
     def _close_due(self, store: SqlStore) -> None:
-        for digest, period in [*store.half_closed_periods(), *store.open_periods()]:
+        for _, period in [*store.half_closed_periods(), *store.open_periods()]:
             if period < _period(self.day):
-                store.close_period(digest, period)
+                store.close_period(METRIC, period)
 
     def check(self, *, again: bool = False) -> None:
         """Check all objects, then the counts after a fold; `again`: after all batches were sent once more."""

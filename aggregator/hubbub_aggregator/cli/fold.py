@@ -173,7 +173,8 @@ class _Summaries:
 
         make_private_directory(out)
         self._metrics, self._out = metrics, out
-        self._folded: set[SegmentFolder] = set()
+        self._folded: dict[SegmentFolder, bool] = {}
+        """Whether each folder is closed."""
         self._sums: dict[tuple[str, str], Summary] = {}
 
     def write(self, folder: SegmentFolder, folded: Folded | str) -> None:
@@ -181,7 +182,7 @@ class _Summaries:
         metric = self._metrics.get(folder.digest)
         if metric is None or isinstance(folded, str):
             return
-        self._folded.add(folder)
+        self._folded[folder] = folded.closed
         if folded.summary is None:
             return
         self._write(metric, folder.period, folded.summary)
@@ -193,17 +194,24 @@ class _Summaries:
             (self._out / f"{folder.metric}@{folder.digest[:8]}-{folder.period}.parquet").unlink(missing_ok=True)
 
     def write_sums(self, existing: Iterable[SegmentFolder]) -> None:
-        """Write the sums over groups; existing : the folders that there are now. A sum without one of them would look complete."""
+        """Write the sums over groups; existing : the folders that there are now. A sum without one of them would look complete.
+
+        A sum is closed if all values are: of a value without a folder, reports may still come.
+        """
+        from hubbub_aggregator.segments.segment_file import SegmentFolder
+
         missing = [
             (self._metrics[folder.digest], folder)
             for folder in existing
             if folder not in self._folded and folder.digest in self._metrics
         ]
         incomplete = {(metric.in_group(None).digest, folder.period) for metric, folder in missing}
-        for key, total in self._sums.items():
-            if key not in incomplete:
-                whole = replace(total, metric=total.metric.in_group(None))  # also if one value has all reports
-                self._write(whole.metric, key[1], whole)
+        for (digest, period), total in self._sums.items():
+            if (digest, period) not in incomplete:
+                whole = total.metric.in_group(None)  # also if one value has all reports
+                values = [SegmentFolder(whole.name, each.digest, period) for each in whole.collections]
+                closed = all(self._folded.get(value, False) for value in values)
+                self._write(whole, period, replace(total, metric=whole, closed=closed))
 
     def _write(self, metric: Metric, period: str, summary: Summary) -> None:
         from hubbub.summary import write_summary

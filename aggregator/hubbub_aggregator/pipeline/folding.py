@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import replace
@@ -41,17 +41,20 @@ def summarize(metric: Metric, stored: StoredPeriod) -> Summary:
 def read_summary(store: PeriodStore, metric: Metric, periods: Collection[str] | None = None) -> Summary:
     """Return the exact summary of a metric version as of now, folded or not; periods None: of all periods.
 
-    With a group, the sum over it, which is not closed if the counts of a value were purged already.
+    With a group, the sum over it. It is closed if every value is closed and none was purged: a value that is not stored may still come.
     """
     total: Summary | None = None
+    values_complete = Counter[str]()
     for collection in metric.collections:
         for stored in store.read(collection.digest, periods):
-            summary = summarize(collection, stored)
-            total = summary if total is None else add(total, summary)
+            values_complete[stored.period] += stored.is_complete
+            if not stored.is_empty:
+                summary = summarize(collection, stored)
+                total = summary if total is None else add(total, summary)
     if total is None:
         return summary_type(metric).empty(metric)
-    purged = {period for collection in metric.collections for period in store.purged_periods(collection.digest)}
-    return replace(total, metric=metric, closed=total.closed and purged.isdisjoint(total.periods))
+    closed = all(values_complete[period] == len(metric.collections) for period in total.periods)
+    return replace(total, metric=metric, closed=closed)
 
 
 def fold(

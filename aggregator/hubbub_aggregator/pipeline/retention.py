@@ -2,7 +2,7 @@
 
 open      from one day before its start until 30 days after its end: reports are accepted, batch ids are stored
 dropped   `keep_reports` periods after its end, or at once with 0: its retained reports are deleted
-closed    reports are refused permanently, by the store itself; its batch ids are deleted
+closed    reports are refused permanently, by the store itself, of all values of a group at once; its batch ids are deleted
 purged    `keep_counts` periods after its end: its counts and reports are deleted; it stays closed
 
 Reports and counts are deleted only for a metric that the definitions contain and a setting names. What earlier processes were told to
@@ -122,24 +122,34 @@ class _Round:
         store = self._store
         for text in to_close:
             self._delete(
-                store.close_period, metric, text, "closed", "new reports are refused, its batch ids are deleted"
+                partial(store.close_period, metric),
+                metric,
+                text,
+                "closed",
+                "new reports are refused, its batch ids are deleted",
             )
         for text in retained:
             if deletes_reports(metric, self._settings, text, self._clock.now):
-                self._delete(store.drop_reports, metric, text, "dropped", "its retained reports are deleted")
+                self._delete(
+                    partial(store.drop_reports, metric.digest),
+                    metric,
+                    text,
+                    "dropped",
+                    "its retained reports are deleted",
+                )
         keep = self._settings.keep_counts.get(metric.name)
         if keep is not None:
             for text in store.closed_periods(metric.digest):
                 if self._clock.now >= counts_expire_at(metric, text, keep):
-                    self._delete(store.purge, metric, text, "purged", "its counts are deleted")
+                    self._delete(partial(store.purge, metric.digest), metric, text, "purged", "its counts are deleted")
 
     def _delete(
-        self, step: Callable[[str, str, Callable[[], None]], None], metric: Metric, text: str, action: str, meaning: str
+        self, step: Callable[[str, Callable[[], None]], None], metric: Metric, text: str, action: str, meaning: str
     ) -> None:
         """Run one deletion of a period and log it, unless another replica has the period's lease."""
         with self._store.lease(metric.digest, text) as held:
             if held:
-                step(metric.digest, text, self._fold_if_due)
+                step(text, self._fold_if_due)
                 _log(metric, text, action, meaning)
 
 

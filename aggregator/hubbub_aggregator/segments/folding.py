@@ -32,7 +32,8 @@ _MAX_SEGMENTS_PER_FOLD = 10_000
 class Folded:
     """Result of folding one folder.
 
-    summary      : of all segments so far, closed if the period is and none is left; None: there is none
+    summary      : of all segments so far, closed as below; None: there is none
+    closed       : whether the period is closed, and no segment is left
     num_segments : segments folded by this call
     num_batches  : batches counted by this call
     num_repeated : rows of these segments that were not counted, since their batch was counted before
@@ -41,6 +42,7 @@ class Folded:
 
     folder: SegmentFolder
     summary: Summary | None
+    closed: bool
     num_segments: int
     num_batches: int
     num_repeated: int
@@ -67,12 +69,13 @@ def fold_folder(
     by others in the meantime.
     """
     fold = _Fold(objects, folder, metric, engine, keep)
-    total = Folded(folder, None, 0, 0, 0, 0)
+    total = Folded(folder, None, False, 0, 0, 0, 0)
     while True:
         done = fold.retry()
         total = Folded(
             folder,
             done.summary,
+            done.closed,
             total.num_segments + done.num_segments,
             total.num_batches + done.num_batches,
             total.num_repeated + done.num_repeated,
@@ -127,7 +130,7 @@ class _Fold:
             kept = self._kept(stored, before)
             if not self.keep:
                 objects.delete((set(stored) & set(before.segments)) - set(kept))  # left by a fold that was interrupted
-            return Folded(folder, _marked(summary, is_closed=is_closed), 0, 0, 0, len(kept))
+            return Folded(folder, _marked(summary, is_closed=is_closed), is_closed, 0, 0, 0, len(kept))
         counted = self.engine.count(
             NewSegments(objects, folder, self.metric, new, before.ids, f"{folder.path}/ids/{uuid4()}")
         )
@@ -153,6 +156,7 @@ class _Fold:
         return Folded(
             folder,
             _marked(total, is_closed=is_complete),
+            is_complete,
             len(new),
             counted.num_batches,
             counted.num_repeated,

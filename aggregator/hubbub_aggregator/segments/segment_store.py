@@ -9,6 +9,7 @@ from uuid import UUID
 
 from sqlalchemy import Engine
 
+from hubbub.metrics.metric import Metric
 from hubbub.wire.batch import Batch
 from hubbub_aggregator.database.engine import insert_new, transaction
 from hubbub_aggregator.database.location import is_postgres, locked
@@ -78,19 +79,18 @@ class SegmentAppender:
     def _closing_lock(self) -> AbstractContextManager[None]:
         return nullcontext() if self._lock_file is None else locked(self._lock_file)
 
-    def close_period(self, digest: str, period: str) -> None:
-        """Close a period, and mark it in the object store, so that `hubbub fold` deletes its ids.
+    def close_period(self, metric: Metric, period: str) -> list[int]:
+        """Close a period of all values of a group, and mark each in the object store, so that `hubbub fold` deletes its ids.
 
         A row of `due_mark` makes the period half closed until the mark exists. So the service finds the periods without it without
         listing the object store.
         """
         with self._closing_lock(), transaction(self._engine, writes=True) as connection:
-            found = self._collections.close(connection, digest, period)
-            if found is None:  # it has no reports
-                return
-            collection_id, metric = found
-            connection.execute(insert_new(connection, due_mark), {"collection_id": collection_id})
-        self._objects.create(closed_name(SegmentFolder(metric, digest, period).path), b"closed\n")
+            numbers = self._collections.close(connection, metric, period)
+            connection.execute(insert_new(connection, due_mark), [{"collection_id": number} for number in numbers])
+        for each in metric.in_group(None).collections:
+            self._objects.create(closed_name(SegmentFolder(metric.name, each.digest, period).path), b"closed\n")
+        return numbers
 
     def probe(self) -> None:
         self._objects.probe()

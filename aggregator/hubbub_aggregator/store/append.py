@@ -8,6 +8,7 @@ from typing import Protocol
 
 from sqlalchemy import Connection, Engine, bindparam, insert, select, text, update
 
+from hubbub.metrics.metric import Metric
 from hubbub.randomness import RandomBytes
 from hubbub.wire.batch import Batch
 from hubbub_aggregator.database.engine import Statement, insert_new, transaction
@@ -79,14 +80,23 @@ class Collections:
         number, closed = found
         return number, bool(closed)
 
-    def close(self, connection: Connection, digest: str, period: str) -> tuple[int, str] | None:
-        """Close a period once running appends have ended; return the id and metric of its collection, None if there is none."""
+    def close(self, connection: Connection, metric: Metric, period: str) -> list[int]:
+        """Close a period of all values of a metric's group, once running appends have ended; return the ids of its collections.
+
+        A value without reports gets a row too: its first report could otherwise be stored after the sum was read as closed.
+        """
+        # In the order of `SqlAppender.append`, so that the two cannot deadlock.
+        digests = sorted(each.digest for each in metric.in_group(None).collections)
+        return [self._close_one(connection, metric.name, digest, period) for digest in digests]
+
+    def _close_one(self, connection: Connection, metric: str, digest: str, period: str) -> int:
+        new = {"metric": metric, "digest": digest, "period": period, "revision": 0, "closed": True}
+        connection.execute(insert_new(connection, collection), new)
         is_this = is_period(digest, period)
         # The lock waits for running appends.
-        lock = select(collection.c.id, collection.c.metric).where(is_this).with_for_update()
-        found = connection.execute(lock).one_or_none()
+        number = int(connection.execute(select(collection.c.id).where(is_this).with_for_update()).scalar_one())
         connection.execute(update(collection).where(is_this).values(closed=True))
-        return None if found is None else (found.id, found.metric)
+        return number
 
 
 class Appender(Protocol):
@@ -95,8 +105,11 @@ class Appender(Protocol):
     def append(self, batches: Sequence[Batch]) -> list[AppendResult]:
         """Store batches as `ReportStore.append`."""
 
-    def close_period(self, digest: str, period: str) -> None:
-        """Refuse new reports of a period permanently, once running appends have ended; may be repeated."""
+    def close_period(self, metric: Metric, period: str) -> list[int]:
+        """Refuse new reports of a period permanently, of all values of the metric's group, once running appends have ended.
+
+        May be repeated. Returns the ids of the collections of all values.
+        """
 
     def probe(self) -> None:
         """Write durably as a test where the database does not; raise StoreError if that fails."""
@@ -123,9 +136,9 @@ class SqlAppender:
         reach("append: after its commit")
         return [_result_of(fresh[batch.collection_digest, batch.period], batch.batch_id.bytes) for batch in batches]
 
-    def close_period(self, digest: str, period: str) -> None:
+    def close_period(self, metric: Metric, period: str) -> list[int]:
         with transaction(self._engine, writes=True) as connection:
-            self._collections.close(connection, digest, period)
+            return self._collections.close(connection, metric, period)
 
     def probe(self) -> None:
         """The probe of the database is enough."""

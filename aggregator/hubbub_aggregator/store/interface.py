@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
+from hubbub.metrics.metric import Metric
 from hubbub.wire.batch import Batch
 from hubbub_aggregator.store.clock_state import ClockStore
 from hubbub_aggregator.store.period_figures import PeriodFigures, StoredFigures, VersionTotals
@@ -43,6 +44,16 @@ class StoredPeriod:
     rows: bytes
     smallest: int
     closed: bool
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the period has neither counts nor reports: it is closed, and has been purged or never had any."""
+        return self.summary is None and not self.segments
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the period has all reports that it will ever have: it is closed and not purged. A purge counts as a fold."""
+        return self.closed and not (self.is_empty and self.revision)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +138,7 @@ class PeriodStore(FigureStore, Protocol):
     def read(
         self, digest: str, periods: Collection[str] | None = None, max_reports: int | None = None
     ) -> Iterator[StoredPeriod]:
-        """Yield the stored periods of a metric version, all as of one moment; periods None: all.
+        """Yield the stored periods of a metric version, also closed ones without reports, all as of one moment; periods None: all.
 
         max_reports : stop reading a period's segments when they have this many reports
         """
@@ -183,9 +194,10 @@ class PeriodStore(FigureStore, Protocol):
     def metric_of(self, digest: str) -> str | None:
         """Return the metric name of a stored digest; None: nothing is stored for it."""
 
-    def close_period(self, digest: str, period: str, between_steps: Callable[[], None] = ...) -> None:
+    def close_period(self, metric: Metric, period: str, between_steps: Callable[[], None] = ...) -> None:
         """Refuse new reports of a period permanently, and delete its batch ids; for `between_steps` see `drop_reports`.
 
+        With a group, the period is closed for all its values at once, also for those without reports, and the ids of `metric` alone are deleted.
         After an interruption the next call deletes the remaining ids.
         """
 
@@ -194,9 +206,6 @@ class PeriodStore(FigureStore, Protocol):
 
     def closed_periods(self, digest: str) -> list[str]:
         """Return the closed periods of a metric version that still have counts or reports."""
-
-    def purged_periods(self, digest: str) -> list[str]:
-        """Return the closed periods of a metric version whose counts were deleted."""
 
     def purge(self, digest: str, period: str, between_steps: Callable[[], None] = ...) -> None:
         """Delete counts and reports of a closed period, which stays closed; for `between_steps` see `drop_reports`."""

@@ -28,6 +28,7 @@ from sqlalchemy import (
     update,
 )
 
+from hubbub.metrics.metric import Metric
 from hubbub.wire.batch import Batch
 from hubbub.wire.urls import mask_url
 from hubbub_aggregator.database.engine import (
@@ -183,8 +184,6 @@ class SqlStore(SqlTokens, SqlClock, SqlFigures):
                 self._require_running()
                 row = connection.execute(select(collection).where(collection.c.id == number)).one()
                 segments = _segments(connection, number, max_reports)
-                if not segments and row.summary is None:
-                    continue  # purged
                 yield StoredPeriod(
                     digest=digest,
                     period=period,
@@ -316,12 +315,12 @@ class SqlStore(SqlTokens, SqlClock, SqlFigures):
         query = select(collection.c.metric).where(collection.c.digest == digest).limit(1)
         return next((metric for (metric,) in fetch_all(self._engine, query)), None)
 
-    def close_period(self, digest: str, period: str, between_steps: Callable[[], None] = _do_nothing) -> None:
-        self._appender.close_period(digest, period)
+    def close_period(self, metric: Metric, period: str, between_steps: Callable[[], None] = _do_nothing) -> None:
+        numbers = self._appender.close_period(metric, period)
         reach("close: between mark and ids")
-        collection_id = select(collection.c.id).where(is_period(digest, period)).scalar_subquery()
         with transaction(self._engine, writes=True) as connection:
-            connection.execute(delete(due_mark).where(due_mark.c.collection_id == collection_id))
+            connection.execute(delete(due_mark).where(due_mark.c.collection_id.in_(numbers)))
+        collection_id = select(collection.c.id).where(is_period(metric.digest, period)).scalar_subquery()
         is_here = batch.c.collection_id == collection_id
         after: bytes | None = b""
         while after is not None:
@@ -380,15 +379,8 @@ class SqlStore(SqlTokens, SqlClock, SqlFigures):
         self._require_running()
 
     def closed_periods(self, digest: str) -> list[str]:
-        return self._closed(digest, has_data=True)
-
-    def purged_periods(self, digest: str) -> list[str]:
-        return self._closed(digest, has_data=False)
-
-    def _closed(self, digest: str, *, has_data: bool) -> list[str]:
-        data = collection.c.summary.is_not(None) | _has_reports_in(*_REPORT_TABLES)
-        is_this = (collection.c.digest == digest) & collection.c.closed
-        query = select(collection.c.period).where(is_this, data if has_data else ~data)
+        has_data = collection.c.summary.is_not(None) | _has_reports_in(*_REPORT_TABLES)
+        query = select(collection.c.period).where(collection.c.digest == digest, collection.c.closed, has_data)
         return [period for (period,) in fetch_all(self._engine, query)]
 
     def require_intact(self) -> None:

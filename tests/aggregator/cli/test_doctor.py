@@ -217,7 +217,7 @@ def test_doctor_finds_overdue_periods(store: SqlStore, definitions: Definitions,
     assert found(definitions, datetime(2024, 7, 17, tzinfo=UTC)) == []
     assert found(definitions, datetime(2024, 7, 18, tzinfo=UTC)) == [(Health.ERROR, "periods")]
     for metric in (homepage, carrier):
-        store.close_period(metric.digest, "2024-06-15")
+        store.close_period(metric, "2024-06-15")
     later = datetime(2024, 9, 1, tzinfo=UTC)
     assert found(definitions, later) == [(Health.ERROR, "periods")], "they are not folded"
     for metric in (homepage, carrier):

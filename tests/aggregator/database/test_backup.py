@@ -47,8 +47,15 @@ if TYPE_CHECKING:
 HUBBUB = str(Path(sys.executable).parent / "hubbub")
 READ = [Scope.READ]
 ROWS = {
-    **{"clock": 1, "collection": 5, "refusal": 2, "token": 1, "batch": 5, "due_mark": 2},
-    **{"retained": 3, "segment": 3, "session": 1},
+    "clock": 1,
+    "collection": 5,
+    "refusal": 2,
+    "token": 1,
+    "batch": 5,
+    "due_mark": 2,
+    "retained": 3,
+    "segment": 3,
+    "session": 1,
 }
 """Number of rows of each table in the database that is copied."""
 MARKS = ("last_backup", "write_probes")
@@ -67,7 +74,7 @@ def filled(database: str, definitions: Definitions, make_batch: MakeBatch) -> tu
     for day in ("2024-05-01", "2024-05-02"):
         store.append([make_batch(homepage, period=day)])
         fold(store, homepage)
-        store.close_period(homepage.digest, day)
+        store.close_period(homepage, day)
     store.purge(homepage.digest, "2024-05-02")
     batches = [make_batch(metric, n) for metric in (homepage, carrier) for n in (3, 200)]
     store.append(batches[:3])

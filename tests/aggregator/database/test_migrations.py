@@ -119,7 +119,7 @@ def test_period_without_its_mark_in_the_object_store_is_marked_after_an_upgrade(
     objects = ObjectStore.open(str(tmp_path / "segments"))
     with closing(open_segment_store(version_6, objects, uuid.uuid4)) as store:
         assert store.half_closed_periods() == [(homepage.digest, day)]
-        store.close_period(homepage.digest, day)
+        store.close_period(homepage, day)
         assert store.half_closed_periods() == []
     assert list(objects.names()) == [closed_name(SegmentFolder(homepage.name, homepage.digest, day).path)]
 

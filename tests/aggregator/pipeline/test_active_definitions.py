@@ -149,7 +149,7 @@ def test_start_warns_of_removed_versions_with_open_periods(
     caplog.clear()
     warn_of_removed_metrics(parse_definitions(DEFINITIONS + NEW_METRIC + NEW_VERSION), store)
     for day in (5, 1, 2, 3):
-        store.close_period(THEME, f"2024-06-1{day}")
+        store.close_period(OLD["theme"], f"2024-06-1{day}")
     warn_of_removed_metrics(edited_in_place, store)
     assert caplog.records == []
 

@@ -234,7 +234,7 @@ def test_pull_keeps_final_files_and_repeats_others(
     aggregator.post(make_batch(PAGE, n=2, group="b"))
     assert "6 reports" in pull()
     for value in "ab":
-        store.close_period(PAGE.in_group(value).digest, batch.period)
+        store.close_period(PAGE.in_group(value), batch.period)
     assert "6 reports of homepage\n" in pull()
     kept = {path: path.read_bytes() for path in tmp_path.glob("*.parquet")}
     assert len(kept) == 3
@@ -263,7 +263,7 @@ def test_pull_keeps_reports_that_the_aggregator_has_deleted(
     assert CliRunner().invoke(main, [*command, *options]).exit_code == 0
     before = {path: read_collected(path).num_reports for path in tmp_path.glob("*.parquet")}
     for value in "ab":
-        store.close_period(PAGE.in_group(value).digest, batches[0].period)
+        store.close_period(PAGE.in_group(value), batches[0].period)
     assert read_summary(store, PAGE).closed
     for value in "ab":
         store.purge(PAGE.in_group(value).digest, batches[0].period)

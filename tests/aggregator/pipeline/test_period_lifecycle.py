@@ -51,7 +51,7 @@ def test_closed_period_refuses_batches_of_every_process(store: SqlStore, metric:
     """A batch that was admitted just before its period closed may reach the store after its id has gone."""
     batch, other = make_batch(metric), make_batch(metric, period="2024-06-16")
     store.append([batch])
-    store.close_period(metric.digest, batch.period)
+    store.close_period(metric, batch.period)
     assert store.append([batch, other]) == [AppendResult.CLOSED, AppendResult.STORED]
     assert not store.contains(batch)
     assert read_summary(store, metric).num_reports == 6
@@ -79,14 +79,14 @@ def test_upload_to_a_period_closed_by_the_store_is_answered_410(
     aggregator = start(store)
     batch = make_batch(aggregator.definitions["homepage"])
     assert aggregator.post(batch).status == 202
-    store.close_period(batch.digest, batch.period)
+    store.close_period(aggregator.definitions["homepage"], batch.period)
     answer = aggregator.post(batch)
     assert (answer.status, answer.json["type"]) == (410, "/problems/period-closed")
 
 
 def test_close_deletes_ids_in_small_transactions(store: SqlStore, metric: Metric, make_batch: MakeBatch) -> None:
     store.append([make_batch(metric, 1) for _ in range(2_500)])
-    store.close_period(metric.digest, "2024-06-15")
+    store.close_period(metric, "2024-06-15")
     assert num_ids(store) == 0
     assert read_summary(store, metric).num_reports == 2_500
 
@@ -104,7 +104,7 @@ def test_deletion_releases_the_lock_for_other_writers(database: str, metric: Met
     store = SqlStore(engine, pause=pause)
     store.append([make_batch(metric, 1) for _ in range(2_500)])
     fold(store, metric, keeps_reports=lambda _period: True)
-    store.close_period(metric.digest, "2024-06-15")
+    store.close_period(metric, "2024-06-15")
     assert len(pauses) == 3
     store.drop_reports(metric.digest, "2024-06-15")
     assert len(pauses) == 3 + 1, "it is one piece"
@@ -161,7 +161,7 @@ def test_append_during_a_close_is_stored_or_refused(database: str, metric: Metri
 
     def work(number: int) -> list[AppendResult]:
         if number == 0:
-            stores[0].close_period(metric.digest, batches[0].period)
+            stores[0].close_period(metric, batches[0].period)
             return []
         return [stores[number].append([batch])[0] for batch in batches]
 

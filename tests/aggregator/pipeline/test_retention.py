@@ -271,7 +271,7 @@ def test_purged_data_is_in_no_file_while_others_are_connected(
     assert other.open_periods() == []
     sqlite_store.append([make_batch(metric, 0, cohorts=bytes(2_000), rows=canary)])
     fold_retaining(sqlite_store, metric)
-    sqlite_store.close_period(metric.digest, TODAY)
+    sqlite_store.close_period(metric, TODAY)
     sqlite_store.purge(metric.digest, TODAY)
     files = sorted(tmp_path.iterdir())
     assert [file.name for file in files] == ["reports.db", "reports.db-shm", "reports.db-wal"]
@@ -285,7 +285,7 @@ def test_purge_does_not_wait_for_readers(tmp_path: Path, metric: Metric, make_ba
     SqlStore.open(str(tmp_path / "reports.db")).close()
     store = SqlStore(engine, pause=pauses.append)
     store.append([make_batch(metric)])
-    store.close_period(metric.digest, TODAY)
+    store.close_period(metric, TODAY)
     before = len(pauses)
     with transaction(engine, writes=False) as reading:
         reading.exec_driver_sql("SELECT count(*) FROM collection").scalar()
@@ -304,7 +304,7 @@ def test_purge_deletes_retained_reports(store: SqlStore, metric: Metric, make_ba
     fold_retaining(store, metric)
     store.purge(metric.digest, TODAY)
     assert held(store, metric).num_reports == 3, "it is open"
-    store.close_period(metric.digest, TODAY)
+    store.close_period(metric, TODAY)
     store.purge(metric.digest, TODAY)
     assert held(store, metric).num_reports == 0
     assert store.periods_with_reports(metric.digest) == []

@@ -121,7 +121,7 @@ def test_a_fold_recognizes_its_manifest_when_the_put_is_repeated(make_batch: Mak
         for number in range(1, 4):
             store.append([make_batch(metric)])
             assert num_reports(objects, metric) == 3 * number
-        store.close_period(metric.digest, make_batch(metric).period)
+        store.close_period(metric, make_batch(metric).period)
     assert num_reports(objects, metric) == 9
     assert not any("/ids/" in name for name in objects.names()), "the ids of a closed period are deleted"
 

@@ -110,7 +110,7 @@ def test_closed_period_gets_no_segment(
     late: Batch = make_batch(definitions["homepage"], period=DAY)
     store.append([late])
     before = set(objects.names())
-    store.close_period(late.digest, late.period)
+    store.close_period(definitions["homepage"], late.period)
     assert store.append([make_batch(definitions["homepage"], period=DAY)]) == [AppendResult.CLOSED]
     folder = SegmentFolder(late.metric, late.digest, late.period)
     assert set(objects.names()) == {*before, closed_name(folder.path)}
@@ -152,7 +152,7 @@ def test_only_the_closing_of_a_period_waits_for_a_put(
         try:
             for store in (first, second):
                 store.add_refusals({("homepage", "malformed"): 1})
-            closed = pool.submit(second.close_period, metric.digest, DAY)
+            closed = pool.submit(second.close_period, metric, DAY)
             time.sleep(0.3)
             assert not closed.done()
             assert second.open_periods() == [(metric.digest, DAY)]
@@ -175,7 +175,7 @@ def test_ids_of_a_closed_period_are_deleted_and_its_counts_stay(
     store.append([first])
     fold_folder(objects, folder, metric, ArrowEngine(), keep=False)
     store.append([first, second])
-    store.close_period(metric.digest, DAY)
+    store.close_period(metric, DAY)
     for _ in range(2):
         folded = fold_folder(objects, folder, metric, ArrowEngine(), keep=False)
         assert folded.summary is not None
@@ -202,11 +202,11 @@ def test_period_whose_closing_was_interrupted_is_marked_after_a_restart(
     with monkeypatch.context() as patch:
         patch.setattr(ObjectStore, "create", _interrupt)
         with pytest.raises(KeyboardInterrupt):
-            store.close_period(metric.digest, DAY)
+            store.close_period(metric, DAY)
     monkeypatch.setattr(ObjectStore, "names", lambda *_: pytest.fail("the service lists the object store"))
     with closing(open_segment_store(tmp_path / "reports.db", objects, uuid.uuid4)) as again:
         assert again.half_closed_periods() == [(metric.digest, DAY)]
-        again.close_period(metric.digest, DAY)
+        again.close_period(metric, DAY)
         assert again.half_closed_periods() == []
     monkeypatch.undo()
     assert closed_name(SegmentFolder(metric.name, metric.digest, DAY).path) in set(objects.names())

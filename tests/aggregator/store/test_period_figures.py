@@ -100,7 +100,7 @@ def test_purge_deletes_the_figures(store: SqlStore, definitions: Definitions, ma
     store.append([all_ones(make_batch, homepage, 40, TODAY)])
     fold(store, homepage)
     assert store.implausible_periods()
-    store.close_period(homepage.digest, TODAY)
+    store.close_period(homepage, TODAY)
     store.purge(homepage.digest, TODAY)
     assert (store.implausible_periods(), store.stale_figures()) == ({}, [])
     assert store.version_totals() == {homepage.digest: VersionTotals(0, TODAY, 0, 0)}
