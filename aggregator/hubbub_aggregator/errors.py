@@ -24,6 +24,16 @@ class JobError(HubbubError):
     """A background job finished in part only; the message names the parts that failed, and the cause."""
 
 
+def loggable_cause(problem: Exception) -> str:
+    """Return the type of an unexpected exception, of an OSError with the system's reason. Other messages may contain data of reports.
+
+    >>> loggable_cause(OSError(28, "No space left on device", "reports.db")), loggable_cause(ValueError("a value"))
+    ('OSError (No space left on device)', 'ValueError')
+    """
+    name = type(problem).__name__
+    return f"{name} ({problem.strerror})" if isinstance(problem, OSError) and problem.strerror else name
+
+
 class RefusedWithHeaderError(RefusedError):
     """A refusal with a header for the client: Accept, Accept-Encoding, WWW-Authenticate or Retry-After (RFC 9110)."""
 

@@ -20,6 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hubbub.pages.html_page import CONTENT_SECURITY_POLICY
 from hubbub.wire.problems import ProblemType
+from hubbub_aggregator.errors import loggable_cause
 from hubbub_aggregator.http.problems import problem_response
 
 REPORTS_PATH = "/v1/reports"
@@ -121,9 +122,9 @@ class ErrorMiddleware:
 
 
 def internal_error_response(failure: Exception) -> Response:
-    """Log the type and place of an exception; return the 500 response."""
+    """Log the cause and place of an exception; return the 500 response."""
     where = traceback.extract_tb(failure.__traceback__)[-1]
-    logger.error("%s in %s, line %s of %s", type(failure).__name__, where.name, where.lineno, where.filename)
+    logger.error("%s in %s, line %s of %s", loggable_cause(failure), where.name, where.lineno, where.filename)
     return problem_response(ProblemType.INTERNAL_ERROR, "an internal error occurred: see the aggregator's log")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Event, Thread
 
-from hubbub_aggregator.errors import FilesInDoubtError, JobError, StoreError
+from hubbub_aggregator.errors import FilesInDoubtError, JobError, StoreError, loggable_cause
 
 logger = logging.getLogger(__name__)
 
@@ -23,8 +23,8 @@ JOBS = (
 
 
 def failure_text(problem: Exception) -> str:
-    """Return the loggable text of a failure: a store's or job's message, else the type alone, since others may contain data."""
-    return str(problem) if isinstance(problem, (StoreError, JobError)) else type(problem).__name__
+    """Return the loggable text of a failure: a store's or job's message, else its `loggable_cause`."""
+    return str(problem) if isinstance(problem, (StoreError, JobError)) else loggable_cause(problem)
 
 
 def log_failure(log: logging.Logger, job: str, problem: Exception) -> None:

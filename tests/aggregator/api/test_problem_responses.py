@@ -356,20 +356,32 @@ def test_rejects_unknown_query_parameters(aggregator: Aggregator, path: str, det
     assert answer.json["detail"] == detail
 
 
+@pytest.mark.parametrize(
+    ("failure", "cause"),
+    [
+        (RuntimeError("a private value"), "RuntimeError in broken"),
+        (OSError(24, "Too many open files", "a private name"), "OSError (Too many open files) in broken"),
+    ],
+)
 def test_unexpected_error_returns_500_without_values_in_log(
-    start: StartAggregator, store: SqlStore, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    start: StartAggregator,
+    store: SqlStore,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    failure: Exception,
+    cause: str,
 ) -> None:
     def broken(
         digest: str, periods: Collection[str] | None = None, max_reports: int | None = None
     ) -> list[StoredPeriod]:
-        raise RuntimeError("a private value")
+        raise failure
 
     monkeypatch.setattr(store, "read", broken)
     with caplog.at_level(logging.DEBUG):
         answer = start(store).get("/v1/metrics/homepage/summary")
     assert_refused(answer, ProblemType.INTERNAL_ERROR)
     assert "private" not in answer.body.decode() + caplog.text
-    assert "RuntimeError in broken" in caplog.text
+    assert cause in caplog.text
 
 
 def test_store_error_returns_503_with_retry_after(

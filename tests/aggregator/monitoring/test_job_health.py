@@ -41,6 +41,7 @@ def test_job_failure_is_logged_once_with_its_cause_and_its_end(caplog: pytest.Lo
         StoreError("the disk is full: make room"),
         StoreError("the disk is full: make room"),
         OSError("private"),
+        OSError(28, "No space left on device", "private"),
     ):
         fail(job_health, problem)
     succeed(job_health)
@@ -49,9 +50,10 @@ def test_job_failure_is_logged_once_with_its_cause_and_its_end(caplog: pytest.Lo
         ("ERROR", "fold_and_expire failed: the disk is full: make room"),
         ("ERROR", "fold_and_expire failed: the disk is full: make room"),
         ("ERROR", "fold_and_expire failed: OSError"),
+        ("ERROR", "fold_and_expire failed: OSError (No space left on device)"),
         ("WARNING", "fold_and_expire works again"),
     ]
-    assert (job_health.failures()["fold_and_expire"], job_health.failing()["fold_and_expire"]) == (3, 0)
+    assert (job_health.failures()["fold_and_expire"], job_health.failing()["fold_and_expire"]) == (4, 0)
 
 
 def test_repeated_job_failure_is_logged_once_a_minute(
