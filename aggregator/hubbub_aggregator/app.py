@@ -7,13 +7,13 @@ import json
 import logging
 import signal
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import cache, partial
 from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.routing import Match, Route
@@ -178,6 +178,9 @@ async def _run_jobs(service: Service, store: Store, _app: FastAPI, *, reloads: b
     def start(name: str, run: Callable[[], object], seconds: float) -> PeriodicJob:
         return PeriodicJob(name, run, seconds, service.job_health)
 
+    # The thread for the shutdown exists from the start, because none can be started when memory is exhausted.
+    loop, closer = asyncio.get_running_loop(), ThreadPoolExecutor(1, "hubbub-shutdown")
+    closer.submit(int).result()
     writer = GroupCommit(store, service.settings, service.job_health)
     fold_seconds = service.settings.fold_interval
     jobs = (
@@ -189,18 +192,16 @@ async def _run_jobs(service: Service, store: Store, _app: FastAPI, *, reloads: b
         start("check_retention", check_retention, _RETENTION_CHECK_SECONDS),
     )
     if reloads:
-        loop = asyncio.get_running_loop()
         reload_now = partial(service.active_definitions.reload, always_log=True)
         loop.add_signal_handler(signal.SIGHUP, lambda: loop.run_in_executor(None, reload_now))
     try:
         yield {"service": service, "writer": writer}
     finally:
-        await writer.close()
-        await run_in_threadpool(service.readiness.close)
-        for job in jobs:
-            await run_in_threadpool(job.close)
+        for step in (writer.close, service.readiness.close, *(job.close for job in jobs)):
+            await loop.run_in_executor(closer, step)
         with service.job_health.guard("flush_refusals"):
-            await run_in_threadpool(service.outcomes.flush, store)
+            await loop.run_in_executor(closer, service.outcomes.flush, store)
+        closer.shutdown()
 
 
 def _refusal(request: Request, refused: RefusedError) -> Response:

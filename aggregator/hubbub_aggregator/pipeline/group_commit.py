@@ -89,10 +89,10 @@ class GroupCommit:
         """Return whether the writer thread runs."""
         return self._thread.is_alive()
 
-    async def close(self) -> None:
-        """Store the queued batches, then stop the thread."""
+    def close(self) -> None:
+        """Store the queued batches, then stop the thread. Blocks until then."""
         self._queue.put(None)
-        await asyncio.to_thread(self._thread.join)
+        self._thread.join()
 
     def _run(self) -> None:
         while (first := self._queue.get()) is not None:

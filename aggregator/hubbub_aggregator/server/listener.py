@@ -8,9 +8,10 @@ import os
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from threading import Timer
+from threading import Event, Thread
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -95,23 +96,36 @@ def uvicorn_config(app: ASGIApp, connection_limits: ConnectionLimits) -> uvicorn
     )
 
 
-def _exit_after(seconds: float) -> None:
-    """End the process after so many seconds, even if a thread waits for a database that does not respond.
+class _ShutdownLimit:
+    """Ends the process when a shutdown takes too long, even if a thread waits for a database that does not respond.
 
-    As after SIGKILL, every acknowledged batch is stored.
+    Its thread exists from the start, because none can be started when memory is exhausted.
     """
 
-    def end() -> None:
-        logger.error(
-            "the shutdown took longer than %g seconds, so the process ends with exit code 1. Acknowledged batches are "
-            "stored; clients send the others again. Check that the database responds",
-            seconds,
-        )
-        os._exit(1)
+    def __init__(self, seconds: float) -> None:
+        self._seconds, self._begun = seconds, Event()
+        Thread(target=self._run, name="hubbub-shutdown-limit", daemon=True).start()
 
-    timer = Timer(seconds, end)
-    timer.daemon = True
-    timer.start()
+    def begin(self) -> None:
+        """Begin to count the seconds."""
+        self._begun.set()
+
+    def _run(self) -> None:
+        self._begun.wait()
+        time.sleep(self._seconds)
+        _end(f"the shutdown took longer than {self._seconds:g} seconds", "Check that the database responds")
+
+
+def _end(reason: str, advice: str) -> None:
+    """End the process at once with exit code 1. As after SIGKILL, every acknowledged batch is stored."""
+    try:
+        logger.error(
+            "%s, so the process ends with exit code 1. Acknowledged batches are stored; clients send the others again. %s",
+            reason,
+            advice,
+        )
+    finally:
+        os._exit(1)
 
 
 class _Server(uvicorn.Server):
@@ -121,12 +135,13 @@ class _Server(uvicorn.Server):
         self._stopping = stopping
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        self._limit = _ShutdownLimit(_FORCED_EXIT_SECONDS)
         await super().startup(sockets)
         gc.freeze()  # objects that live until the end are not collected again and again
         self._ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        _exit_after(_FORCED_EXIT_SECONDS)
+        self._limit.begin()
         self._stopping()
         await super().shutdown(sockets)
 

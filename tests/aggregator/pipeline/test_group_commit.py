@@ -80,7 +80,7 @@ def test_batches_arriving_during_a_commit_share_the_next_commit(
             await sent(writer, [*batches, batches[0], batches[7]], gated)
             == [AppendResult.STORED] * 20 + [AppendResult.DUPLICATE] * 2
         )
-        await writer.close()
+        await asyncio.to_thread(writer.close)
 
     asyncio.run(scenario())
     assert gated.groups == [1, 21]
@@ -95,7 +95,7 @@ def test_commit_takes_batches_until_it_has_max_commit_bytes(
     async def scenario() -> None:
         writer = GroupCommit(gated, Settings(max_commit_bytes=4 * BATCH_BYTES))
         assert await sent(writer, [make_batch(metric) for _ in range(10)], gated) == [AppendResult.STORED] * 10
-        await writer.close()
+        await asyncio.to_thread(writer.close)
 
     asyncio.run(scenario())
     assert gated.groups == [1, 4, 4, 1]
@@ -113,7 +113,7 @@ def test_full_queue_refuses_batches_until_there_is_room(
             assert isinstance(refused, RefusedError)
             assert refused.problem_type is ProblemType.UNAVAILABLE
         assert await writer.write(make_batch(metric))
-        await writer.close()
+        await asyncio.to_thread(writer.close)
 
     asyncio.run(scenario())
     assert read_summary(gated, metric).num_reports == 12
@@ -136,7 +136,7 @@ def test_failed_commit_refuses_all_its_batches(
         assert [await writer.write(batch) for batch in batches] == [AppendResult.STORED] * 5, (
             "the same batches, sent again"
         )
-        await writer.close()
+        await asyncio.to_thread(writer.close)
 
     asyncio.run(scenario())
     assert read_summary(gated, metric).num_reports == 15
@@ -154,7 +154,7 @@ def test_failed_commit_refuses_the_whole_queue(gated: GatedStore, metric: Metric
         results = await sent(writer, [make_batch(metric) for _ in range(20)], gated)
         assert all(isinstance(refused, RefusedError) for refused in results)
         assert writer.queued_bytes == 0
-        await writer.close()
+        await asyncio.to_thread(writer.close)
 
     asyncio.run(scenario())
     assert gated.groups == [1]
@@ -167,7 +167,7 @@ def test_close_stores_queued_batches(gated: GatedStore, metric: Metric, make_bat
         tasks = [asyncio.create_task(writer.write(make_batch(metric))) for _ in range(7)]
         await asyncio.sleep(0)
         asyncio.get_running_loop().call_later(0.01, gated.gate.set)
-        await writer.close()
+        await asyncio.to_thread(writer.close)
         assert await asyncio.gather(*tasks) == [AppendResult.STORED] * 7
         assert not writer.is_alive
 
@@ -185,7 +185,7 @@ def test_cancelled_request_does_not_affect_its_commit(gated: GatedStore, metric:
         await asyncio.sleep(0)
         gated.gate.set()
         assert await stays
-        await writer.close()
+        await asyncio.to_thread(writer.close)
 
     asyncio.run(scenario())
     assert read_summary(gated, metric).num_reports == 6

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
+import subprocess
+import sys
 import threading
 import time
 import urllib.request
@@ -29,6 +32,7 @@ from hubbub_aggregator.server.listener import bound_address, bound_url, listen, 
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.interface import AppendResult
 from hubbub_aggregator.store.sql_store import SqlStore
+from tests.aggregator.conftest import DEFINITIONS
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import MakeBatch, StartAggregator
@@ -289,3 +293,24 @@ def test_sigterm_ends_a_process_with_a_hanging_store(
     assert list(events) == ["stopping"]
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
     sender.join()
+
+
+@pytest.mark.parametrize("more_bytes", [0, 256 << 10, 4 << 20])
+def test_sigterm_ends_a_process_whose_memory_is_exhausted(tmp_path: Path, more_bytes: int) -> None:
+    """No thread could be started for the limit of the shutdown, so the process printed a traceback and did not end."""
+    (tmp_path / "metrics.toml").write_text(DEFINITIONS)
+    command = [str(Path(sys.executable).with_name("hubbub")), "serve", str(tmp_path / "metrics.toml"), "--port", "0"]
+    with subprocess.Popen(
+        [*command, "--database", str(tmp_path / "served.db"), "--create"], stderr=subprocess.PIPE, text=True
+    ) as service:
+        assert service.stderr is not None
+        try:
+            assert any("is listening on" in line for line in service.stderr)
+            used = int(Path(f"/proc/{service.pid}/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+            resource.prlimit(service.pid, resource.RLIMIT_AS, (used + more_bytes, used + more_bytes))
+            service.terminate()
+            _, stderr = service.communicate(timeout=30)  # the limit is 10 seconds
+        finally:
+            service.kill()
+    assert service.returncode in (0, 1)
+    assert "Traceback" not in stderr
