@@ -188,6 +188,16 @@ class Mechanism(ABC):
         permanent = (q - p) ** 2 * (true_ones * a * (1 - a) + (1 - true_ones) * b * (1 - b))
         return instantaneous, permanent
 
+    def log_likelihoods(self, ones: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
+        """Return ln P(reports | x) of each value x, apart from a term that is the same for all values; for bits that are not independent.
+
+        ones    : shape (..., d), how many of the reports of one permanent response contain each value
+        returns : shape (..., d)
+        """
+        raise NotImplementedError(
+            f"{type(self).__name__}: the likelihood of independent bits is the product of those of one bit"
+        )
+
     @abstractmethod
     def noise_covariances(self) -> tuple[tuple[float, float], tuple[float, float]]:
         """Return the covariances of two reported bits by their instantaneous and by their permanent noise.

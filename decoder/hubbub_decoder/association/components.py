@@ -17,7 +17,7 @@ from functools import partial
 
 import numpy as np
 
-from hubbub.mechanisms.subset import SubsetSelection
+from hubbub.mechanisms.mechanism import Mechanism
 from hubbub.metrics.metric import Metric
 from hubbub.summary import Reports
 from hubbub_decoder.array_types import Bits, Floats, Indices
@@ -53,7 +53,7 @@ class Components:
                 raise CandidateError(f"{part.name}: a {part.kind} part has its own values. Leave out its candidates.")
             names, mechanism = part.kind.labels, part.params.mechanism
             rest = part.kind.named_values[len(names) :] or (NO_VALUE,)  # a boolean without a true bit is false
-            if isinstance(mechanism, SubsetSelection):
+            if not mechanism.has_independent_bits:
                 return cls(part, (*names, NO_VALUE), len(names), partial(_ratios_of_rows, mechanism))
             positions = np.arange(len(names)).reshape(1, -1, 1)
             mixture = Mixture(part.params, positions, np.ones(part.params.num_bits + 1))
@@ -89,7 +89,7 @@ def _ratios_without_unlisted(mixture: Mixture, bits: Bits, cohort: int) -> Float
     return np.delete(_ratios(mixture, bits, cohort), -2, axis=0)
 
 
-def _ratios_of_rows(mechanism: SubsetSelection, bits: Bits, _cohort: int) -> Floats:
+def _ratios_of_rows(mechanism: Mechanism, bits: Bits, _cohort: int) -> Floats:
     """Each component has a bit of its own, "no value" the last one."""
     logs = mechanism.log_likelihoods(bits.T.astype(np.float64)).T
     return np.asarray(np.exp(logs - logs[-1]))

@@ -9,8 +9,8 @@ cohort, bits and epochs are independent, so the score is a sum over them:
 
     P(s | 1) = a Bin(s; t, q) + (1 - a) Bin(s; t, p)        P(s | 0) = b Bin(s; t, q) + (1 - b) Bin(s; t, p)
 
-The bits of a row of subset selection depend on each other. An epoch of rows adds ln P(rows | v) - ln P(rows | w) to the score
-(`SubsetSelection.log_likelihoods`), and its bits have no entries in the table.
+The bits of a row are not independent under some mechanisms (`Mechanism.has_independent_bits`). An epoch of rows then adds
+ln P(rows | v) - ln P(rows | w) to the score (`Mechanism.log_likelihoods`), and its bits have no entries in the table.
 
 The declared cohort does not depend on the value, so its ratio is 0. For the declared mechanism the score is the exact likelihood
 ratio, and by the lemma of Neyman and Pearson no test is more powerful.
@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from scipy.stats import binom, chi2
 
 from hubbub.encoding.bloom import bloom_bits
-from hubbub.mechanisms.subset import SubsetSelection
+from hubbub.mechanisms.mechanism import Mechanism
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import Params
 from hubbub_decoder.array_types import Bits, Floats
@@ -60,17 +60,16 @@ class Observations:
 class RowRatio:
     """Log-likelihood ratio of the rows of an epoch, under two values.
 
-    mechanism : of the rows      start : their first bit in a report      values : bits of both values, from there on
+    mechanism : of the rows      bits : theirs in a report      values : bits of both values, from the first of these on
     """
 
-    mechanism: SubsetSelection
-    start: int
+    mechanism: Mechanism
+    bits: slice
     values: tuple[int, int]
 
     def of(self, ones: NDArray[np.integer[Any]]) -> Floats:
         """(...,) ratio of epochs with counts of ones (..., k)."""
-        block = ones[..., self.start : self.start + self.mechanism.num_values].astype(np.float64)
-        logs = self.mechanism.log_likelihoods(block)
+        logs = self.mechanism.log_likelihoods(ones[..., self.bits].astype(np.float64))
         first, second = self.values
         return np.asarray(logs[..., first] - logs[..., second])
 
@@ -150,9 +149,10 @@ def row_ratios(metric: Metric, bits: Bits, bits_other: Bits) -> tuple[RowRatio, 
     """Ratios of the blocks of rows that differ between two values with given bits, (m, k); rows have no cohorts of their own."""
     ratios = []
     for start, block in zip(metric.kind.first_bits, metric.blocks, strict=True):
-        if isinstance(block.mechanism, SubsetSelection):
-            first, second = (int(pattern[0, start : start + block.num_bits].argmax()) for pattern in (bits, bits_other))
-            ratios += [RowRatio(block.mechanism, start, (first, second))] if first != second else []
+        if not block.mechanism.has_independent_bits:
+            of_block = slice(start, start + block.num_bits)
+            first, second = (int(pattern[0, of_block].argmax()) for pattern in (bits, bits_other))
+            ratios += [RowRatio(block.mechanism, of_block, (first, second))] if first != second else []
     return tuple(ratios)
 
 
@@ -163,7 +163,7 @@ def declared_ratio(metric: Metric, bits: Bits, bits_other: Bits, reports: int) -
     )
     rows = row_ratios(metric, bits, bits_other)
     for row_ratio in rows:
-        ratio.table[:, row_ratio.start : row_ratio.start + row_ratio.mechanism.num_values] = 0
+        ratio.table[:, row_ratio.bits] = 0
     return replace(ratio, rows=rows)
 
 

@@ -7,7 +7,7 @@
 
 z_a belongs to the Clopper-Pearson limits, z_b to the power. The law chooses trials and events; no bound uses it.
 
-The law of rows of subset selection is simulated: the ratio l of a client with one of the two values, drawn evenly, has the weights
+The law of bits that are not independent (`Mechanism.has_independent_bits`) is simulated: the ratio l of a client with one of the two values, drawn evenly, has the weights
 1 / (1 + e**-l) under the first value and 1 / (1 + e**l) under the second, because l is the exact ratio.
 """
 
@@ -23,7 +23,7 @@ import numpy as np
 from scipy.special import expit
 from scipy.stats import norm
 
-from hubbub.mechanisms.subset import SubsetSelection
+from hubbub.mechanisms.mechanism import Mechanism
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import Params
 from hubbub_decoder.array_types import Bits, Floats
@@ -77,8 +77,8 @@ def _of_pattern(params: tuple[Params, ...], reports: int, pattern: tuple[tuple[i
     law = LossLaw(np.zeros(1), np.ones(1), np.ones(1))
     steps = []
     for part, (only_first, only_second) in zip(params, pattern, strict=True):
-        if isinstance(part.mechanism, SubsetSelection):
-            steps += [_of_rows(part.mechanism, reports)] * only_first
+        if not part.mechanism.has_independent_bits:
+            steps += [_of_rows(part.mechanism, part.num_bits, reports)] * only_first
             continue
         zero, one = count_probabilities(part, reports)
         ratio = log_ratio(one, zero)
@@ -92,10 +92,10 @@ def _of_pattern(params: tuple[Params, ...], reports: int, pattern: tuple[tuple[i
     return law
 
 
-def _of_rows(mechanism: SubsetSelection, reports: int) -> LossLaw:
+def _of_rows(mechanism: Mechanism, num_bits: int, reports: int) -> LossLaw:
     """Law of two values of rows, from simulated clients of the first; those of the second have the opposite ratios, by symmetry."""
-    rng, ratio = seeded(0), RowRatio(mechanism, 0, (0, 1))
-    clients, d = _SIMULATED_CLIENTS, mechanism.num_values
+    rng, ratio = seeded(0), RowRatio(mechanism, slice(num_bits), (0, 1))
+    clients, d = _SIMULATED_CLIENTS, num_bits
     losses = []
     for start in range(0, clients, most := max(1, _CELLS_PER_BLOCK // d)):
         values = np.zeros((min(most, clients - start), 1), np.intp)
