@@ -3,6 +3,7 @@
 import type { RandomBytes } from "./bytes.ts";
 import { HubbubError } from "./errors.ts";
 import type { Value } from "./kinds.ts";
+import { type Left, PageLines } from "./lines.ts";
 import { type Definition, Metric } from "./metric.ts";
 import { DAY } from "./periods.ts";
 import { checkPolicy, DEFAULT_POLICY, type Policy } from "./privacy.ts";
@@ -50,9 +51,11 @@ export interface Inspection {
   readonly lastError: string;
 }
 
+/** left : the recording, if it has a line */
 interface Waiting {
   readonly metric: string;
   readonly value: Value;
+  readonly left: Left | null;
   readonly done: (outcome: Outcome) => void;
 }
 
@@ -68,12 +71,14 @@ const RETRY_SLEEP = 60_000;
 /** Time in which no other tab sends: a request takes 10 seconds at most. */
 const CLAIM = 12_000;
 const MAX_WAITING = 10_000;
+const NOTHING_LEFT = { outcomes: new Map<string, Outcome>(), names: [], changed: false };
 
 export class Client {
   /** Resolves when the client takes part in the current periods, and has made the reports of those that passed. */
   readonly started: Promise<void>;
   readonly #storage: Storage;
   readonly #recorder: Recorder;
+  readonly #lines: PageLines | null;
   readonly #transport: Transport;
   readonly #clock: () => number;
   readonly #random: RandomBytes;
@@ -103,18 +108,23 @@ export class Client {
     this.#recorder = new Recorder(metrics, checkPolicy({ ...DEFAULT_POLICY, ...options.policy }), groups, this.#random);
     this.#transport = options.transport ?? fetchTransport(options.url);
     this.#storage = options.storage;
+    this.#lines = this.#storage.page ? new PageLines(this.#storage.page, this.#recorder, metrics, this.#random) : null;
     this.#requirePersistence = options.requirePersistence ?? true;
     this.#paused = (options.pauseWhenAutomated ?? true) ? automation() : "";
     this.started = this.#round(false).then((wait) => this.#schedule(wait));
   }
 
-  /** Records a value. Never throws or blocks; resolves when the recording is durable, to "recorded", or to the reason why it is ignored. */
+  /**
+   * Records a value. Never throws or blocks. In a page the recording outlasts the page when `record` returns, once the client has started.
+   * Resolves when it is durable, to "recorded", or to the reason why it is ignored.
+   */
   record(metric: string, value: Value): Promise<Outcome> {
     const taken = copied(value);
     return new Promise((done) => {
       if (this.#paused || this.#isClosed || this.#withdrawal !== null) return done("consent");
       if (this.#waiting.length >= MAX_WAITING) return done("no-state");
-      this.#waiting.push({ metric, value: taken, done });
+      const left = this.#lines?.leave(metric, taken, this.#clock()) ?? null;
+      this.#waiting.push({ metric, value: taken, left, done });
       this.#writing ??= Promise.resolve().then(() => this.#writeWaiting());
     });
   }
@@ -123,11 +133,14 @@ export class Client {
     while (this.#waiting.length) {
       const taken = this.#waiting;
       this.#waiting = [];
-      const outcomes = await this.#changed<Outcome[]>((state, now, isPersistent) => {
-        const each = taken.map(({ metric, value }) => this.#recorder.record(state, metric, value, now, isPersistent));
+      const own = taken.flatMap(({ left }) => left ?? []);
+      const outcomes = await this.#changed<Outcome[]>((state, now, isPersistent, outcomes) => {
+        const each = taken.map(({ metric, value, left }) =>
+          left ? outcomes.get(left.name)! : this.#recorder.record(state, metric, value, now, isPersistent),
+        );
         return [each, state.consent === "on"];
-      });
-      taken.forEach(({ done }, index) => done(outcomes?.[index] ?? "no-state"));
+      }, own);
+      taken.forEach(({ left, done }, index) => done(outcomes?.[index] ?? (left?.isSealed ? "recorded" : "no-state"))); // a line is taken later
     }
     this.#writing = null;
     this.#schedule(0);
@@ -138,7 +151,7 @@ export class Client {
     if (level !== "on" && level !== "off") return false;
     if (this.#paused && level === "on") return false;
     this.#withdrawal = level === "off" ? text : null;
-    if (level === "off") this.#request?.abort();
+    if (level === "off") this.#stop();
     if (level === "on") void this.#storage.persist().catch(() => undefined); // Firefox asks the user, who may never answer
     await this.#writing;
     const saved = await this.#changed((state, now) => {
@@ -149,9 +162,16 @@ export class Client {
       return [true, changes];
     });
     const isSaved = saved === true && (await this.#synced());
+    if (level === "off") this.#lines?.erase();
     if (isSaved) this.#withdrawal = null; // the state says so from now on
     this.#schedule(isSaved ? 0 : RETRY_SLEEP);
     return isSaved;
+  }
+
+  /** Ends what is under way when consent is withdrawn. */
+  #stop(): void {
+    this.#request?.abort();
+    this.#lines?.erase();
   }
 
   /** Sends what is due, at most for some seconds. Resolves to whether nothing is due any more. */
@@ -200,14 +220,21 @@ export class Client {
     this.#storage.close();
   }
 
-  /** Applies a change to the state; null if the storage cannot be used. */
-  async #changed<T>(change: (state: State, now: number, isPersistent: boolean) => [T, boolean]): Promise<T | null> {
+  /** Applies a change to the state, after what pages left; null if the storage cannot be used. own : recordings of this page that have a line */
+  async #changed<T>(
+    change: (state: State, now: number, isPersistent: boolean, outcomes: ReadonlyMap<string, Outcome>) => [T, boolean],
+    own: readonly Left[] = [],
+  ): Promise<T | null> {
     try {
       const isPersistent = await this.#isPersistent();
-      return await this.#storage.update((state) => {
+      const [result, names, secret] = await this.#storage.update((state) => {
         const now = this.#clock();
-        return change(state, now, isPersistent);
+        const { outcomes, names, changed } = this.#lines?.take(state, own, now, isPersistent) ?? NOTHING_LEFT;
+        const [result, write] = change(state, now, isPersistent, outcomes);
+        return [[result, names, state.secret] as const, write || changed];
       });
+      if (this.#withdrawal === null) this.#lines?.written(names, secret);
+      return result;
     } catch {
       return null;
     }

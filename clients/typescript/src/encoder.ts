@@ -1,6 +1,6 @@
 /** Encoder of one client's values of one metric: true bits, permanent response, instantaneous response. */
 
-import { concatBytes, fromBigInt, fromHex, type RandomBytes } from "./bytes.ts";
+import { fromBigInt, fromHex, type RandomBytes } from "./bytes.ts";
 import type { TrueBits, Value } from "./kinds.ts";
 import type { Metric } from "./metric.ts";
 import type { Secret } from "./secret.ts";
@@ -32,15 +32,10 @@ export class Encoder {
     return this.metric.kind.trueBits(value, this.cohort, this.#threshold);
   }
 
-  /** Bytes that tell recorded values apart: the ledger counts them, and the permanent response is a function of them. */
-  key(value: TrueBits): Uint8Array {
-    return concatBytes(fromBigInt(value.bits, this.metric.kind.rowBytes), value.digest);
-  }
-
   /** response : number of the permanent response of a metric with `hold`, else null */
   encode(value: TrueBits, response: number | null): Report {
     const number = response === null ? new Uint8Array(0) : fromBigInt(BigInt(response), 8);
-    const [key, text] = [this.key(value), new TextEncoder()];
+    const [key, text] = [this.metric.kind.key(value), new TextEncoder()];
     let bits = 0n;
     for (const { name, numBits, firstBit, mechanism } of this.metric.kind.blocks) {
       const stream = this.#secret.stream(mechanism.permanentBytes, "hubbub/prr/v2", this.#digest, text.encode(name), number, key);

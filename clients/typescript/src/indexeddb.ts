@@ -4,18 +4,20 @@
  */
 
 import { HubbubError } from "./errors.ts";
-import { FORMAT, newState, type State, type Storage } from "./state.ts";
+import { FORMAT, newState, type PageStorage, type State, type Storage } from "./state.ts";
 
 const STORE = "state";
 const KEY = "client";
 
 export class IndexedDbStorage implements Storage {
+  readonly page: PageStorage | null;
   readonly #name: string;
   #database: Promise<IDBDatabase> | null = null;
 
   /** name : of the database */
   constructor(name = "hubbub") {
     this.#name = name;
+    this.page = localPages(`${name}/`);
   }
 
   async read(): Promise<State> {
@@ -77,6 +79,26 @@ export class IndexedDbStorage implements Storage {
     });
     this.#database.catch(() => (this.#database = null));
     return this.#database;
+  }
+}
+
+/** Entries of localStorage whose names begin with a text; null in a worker, and where the browser forbids it. */
+function localPages(prefix: string): PageStorage | null {
+  const storage = orElse(null, () => localStorage);
+  return storage && {
+    names: () => orElse([], () => Object.keys(storage).flatMap((name) => (name.startsWith(prefix) ? [name.slice(prefix.length)] : []))),
+    get: (name) => orElse(null, () => storage.getItem(prefix + name)),
+    set: (name, text) => storage.setItem(prefix + name, text),
+    remove: (name) => orElse(undefined, () => storage.removeItem(prefix + name)),
+  };
+}
+
+/** What a storage answers, or else a value: a browser forbids it at any moment. */
+function orElse<T>(other: T, ask: () => T): T {
+  try {
+    return ask();
+  } catch {
+    return other;
   }
 }
 

@@ -1,6 +1,6 @@
 /** Kinds of values, one class for each: which values a metric accepts, and the true bits of one of them (docs/reference/format.md, "Values"). */
 
-import { concatBytes, utf8 } from "./bytes.ts";
+import { concatBytes, fromBigInt, toBigInt, utf8 } from "./bytes.ts";
 import { Discovery } from "./discovery.ts";
 import { check, InvalidValueError } from "./errors.ts";
 import { md5, sha256 } from "./hashes.ts";
@@ -59,6 +59,20 @@ export abstract class Kind {
   /** A recorded value as a number of `several`; null without a value. */
   number(_value: Value): number | null {
     return null;
+  }
+
+  /** Bytes that tell recorded values apart: the ledger counts them, and the permanent response is a function of them. */
+  key(value: TrueBits): Uint8Array {
+    return concatBytes(fromBigInt(value.bits, this.rowBytes), value.digest);
+  }
+
+  /** Value of the bytes that begin with a key. */
+  fromKey(bytes: Uint8Array): TrueBits {
+    return { bits: toBigInt(bytes.subarray(0, this.rowBytes)), digest: bytes.slice(this.rowBytes, this.keyBytes) };
+  }
+
+  get keyBytes(): number {
+    return this.key(this.trueBits(null, 0, 0)).length;
   }
 
   get numBits(): number {

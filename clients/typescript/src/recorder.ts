@@ -29,7 +29,36 @@ export const LATE_WITHIN = 60_000;
 const [EARLIEST, TOO_LATE] = [Date.UTC(2026, 0, 1), Date.UTC(9999, 0, 1)];
 
 /** What became of a recording: "recorded", or the reason why it was ignored. */
-export type Outcome = "recorded" | "consent" | "unknown-metric" | "expired" | "policy" | "invalid" | "clock" | "not-persistent" | "no-state";
+export type Outcome = "recorded" | "consent" | "unknown-metric" | "expired" | "policy" | "invalid" | "clock" | "not-persistent" | "not-started" | "no-state";
+
+/** A value as a metric takes it. number : of kinds that combine the recordings of a period, else null */
+interface Reading {
+  readonly value: TrueBits;
+  readonly number: number | null;
+}
+
+/** A value that was read when it was recorded. time : milliseconds since 1970 */
+export interface Recording {
+  readonly metric: Metric;
+  readonly time: number;
+  readonly reading: Reading;
+}
+
+/** Counts a recording as ignored, and returns the reason. */
+export function ignored(state: State, reason: Outcome): Outcome {
+  count(state.counts.ignored, reason);
+  return reason;
+}
+
+/** What is read, or null if the metric does not accept the value. */
+function valid(read: () => Reading): Reading | null {
+  try {
+    return read();
+  } catch (problem) {
+    if (problem instanceof InvalidValueError) return null;
+    throw problem;
+  }
+}
 
 /** Uniform number in [0, 1). */
 export function uniform(random: RandomBytes): number {
@@ -66,12 +95,18 @@ class MetricEncoder {
     return this.#encoder.trueBits(value);
   }
 
+  /** Raises InvalidValueError, whose message never has the value. */
+  read(value: Value): Reading {
+    const { kind } = this.metric;
+    return { value: this.trueBits(value), number: kind.several === "one" ? null : kind.number(value) };
+  }
+
   /** Report of a period with a value; null if the account has no unit left for it. */
   encodePeriod(account: Account, value: TrueBits, period: string): EncodedReport | null {
     const { hold, period: kind } = this.metric;
     const epoch = hold === null ? null : Math.floor(periodNumber(kind, period) / hold);
     if (epoch !== null && account.sealed && account.epoch === epoch) return this.#repeatLast(account, epoch, false);
-    const key = this.#encoder.key(value);
+    const key = this.metric.kind.key(value);
     const tag = this.sealer.tag(key);
     const costsUnit = account.unit !== "value" || !account.tags.includes(tag);
     if (costsUnit && !hasRoom(account)) return account.unit === "value" && account.sealed ? this.#repeatLast(account, null, true) : null;
@@ -79,9 +114,7 @@ class MetricEncoder {
   }
 
   #repeatLast(account: Account, epoch: number | null, stoodIn: boolean): EncodedReport {
-    const key = this.sealer.open(account.sealed);
-    const { rowBytes } = this.metric.kind;
-    const value = { bits: toBigInt(key.subarray(0, rowBytes)), digest: key.subarray(rowBytes) };
+    const value = this.metric.kind.fromKey(this.sealer.open(account.sealed));
     return this.#encoded(account, value, epoch, { tag: account.tag, sealed: account.sealed, costsUnit: false, stoodIn });
   }
 
@@ -125,6 +158,11 @@ function charge(account: Account, report: EncodedReport): void {
   account.response = report.response;
 }
 
+/** Whether a metric that is charged per value has storage that lasts. */
+function isCollected(account: Account, isPersistent: boolean): boolean {
+  return account.unit !== "value" || isPersistent;
+}
+
 export class Recorder {
   readonly #metrics: ReadonlyMap<string, Metric>;
   #encoders = new Map<string, MetricEncoder>();
@@ -142,33 +180,44 @@ export class Recorder {
 
   /** Takes one recording, or counts why it is ignored. isPersistent : whether the storage lasts */
   record(state: State, name: string, value: Value, now: number, isPersistent: boolean): Outcome {
-    const outcome = this.#take(state, name, value, now, isPersistent);
-    if (outcome !== "recorded") count(state.counts.ignored, outcome);
-    return outcome;
+    this.buildDue(state, now, isPersistent);
+    const metric = this.#metrics.get(name);
+    return this.#take(state, metric, now, isPersistent, (encoder) => encoder.read(value));
   }
 
-  #take(state: State, name: string, value: Value, now: number, isPersistent: boolean): Outcome {
-    if (state.consent === "off") return "consent";
+  /** Reads a value for `recordLeft`, or says why it is ignored. */
+  read(secret: string, name: string, value: Value, time: number): Recording | Outcome {
     const metric = this.#metrics.get(name);
     if (!metric) return "unknown-metric";
-    const period = periodOf(metric.period, now);
-    if (metric.hasExpired(period)) return "expired";
-    if (isClockWrong(state, now)) return "clock";
-    this.buildDue(state, now, isPersistent);
-    const account = state.accounts[metric.digest]!;
-    if (account.refused) return "policy";
-    if (account.unit === "value" && !isPersistent) return "not-persistent";
-    if (account.formed.includes(period)) return "clock";
-    const encoder = this.#encoder(state, metric);
+    const reading = valid(() => this.#encoder(secret, metric).read(value));
+    return reading ? { metric, time, reading } : "invalid";
+  }
+
+  /** Takes a recording of an earlier time, after the reports of the periods that ended before it. */
+  recordLeft(state: State, { metric, time, reading }: Recording, now: number, isPersistent: boolean): Outcome {
+    if (state.consent === "on" && !isClockWrong(state, time)) {
+      this.#enrollNew(state, now);
+      this.#formEnded(state, time, now, isPersistent);
+    }
+    return this.#take(state, metric, time, isPersistent, () => reading);
+  }
+
+  #take(state: State, metric: Metric | undefined, time: number, isPersistent: boolean, read: (encoder: MetricEncoder) => Reading): Outcome {
+    if (state.consent === "off") return ignored(state, "consent");
+    if (!metric) return ignored(state, "unknown-metric");
+    const period = periodOf(metric.period, time);
+    if (metric.hasExpired(period)) return ignored(state, "expired");
+    if (isClockWrong(state, time)) return ignored(state, "clock");
+    const account = state.accounts[metric.digest];
+    if (!account || account.refused) return ignored(state, "policy");
+    if (!isCollected(account, isPersistent)) return ignored(state, "not-persistent");
+    if (account.formed.includes(period) || period < account.firstPeriod) return ignored(state, "clock");
+    const encoder = this.#encoder(state.secret, metric);
     const earlier = state.drafts[metric.digest];
     const draft = earlier?.period === period ? earlier : undefined;
-    let [bits, number]: [TrueBits, string] = [{ bits: 0n, digest: new Uint8Array(0) }, ""];
-    try {
-      [bits, number] = this.#withEarlier(encoder, value, draft?.number ?? "");
-    } catch (problem) {
-      if (problem instanceof InvalidValueError) return "invalid";
-      throw problem;
-    }
+    const reading = valid(() => read(encoder));
+    if (!reading) return ignored(state, "invalid");
+    const [bits, number] = this.#withEarlier(encoder, reading, draft?.number ?? "");
     const recordings = (draft?.recordings ?? 0) + 1;
     if (draft && !number && uniformBelow(recordings, this.#random) > 0) {
       draft.recordings = recordings;
@@ -176,7 +225,7 @@ export class Recorder {
       return "recorded";
     }
     const report = encoder.encodePeriod(account, bits, period);
-    if (!report) return "policy";
+    if (!report) return ignored(state, "policy");
     state.drafts[metric.digest] = { period, recordings, report, number };
     if (draft) state.counts.superseded++;
     else state.counts.chosen++;
@@ -184,7 +233,7 @@ export class Recorder {
   }
 
   /** True bits of a value together with the period's earlier recordings, and what to keep of them for the next, sealed. */
-  #withEarlier(encoder: MetricEncoder, value: Value, sealed: string): [TrueBits, string] {
+  #withEarlier(encoder: MetricEncoder, { value, number }: Reading, sealed: string): [TrueBits, string] {
     const { kind } = encoder.metric;
     const earlier = sealed ? new DataView(encoder.sealer.open(sealed).slice().buffer).getFloat64(0) : null;
     const seal = (number: number): string => {
@@ -193,13 +242,10 @@ export class Recorder {
       return encoder.sealer.seal(new Uint8Array(view.buffer));
     };
     if (kind.addsUp) {
-      const answer = encoder.trueBits(value);
-      const bits = answer.bits | BigInt(earlier ?? 0);
-      return [{ ...answer, bits }, seal(Number(bits))];
+      const bits = value.bits | BigInt(earlier ?? 0);
+      return [{ ...value, bits }, seal(Number(bits))];
     }
-    const bits = encoder.trueBits(value);
-    const number = kind.several === "one" ? null : kind.number(value);
-    if (kind.several === "one" || (number === null && earlier === null)) return [bits, ""];
+    if (kind.several === "one" || (number === null && earlier === null)) return [value, ""];
     const total = number === null ? earlier! : combined(kind.several, earlier, number);
     return [encoder.trueBits(total), seal(total)];
   }
@@ -220,11 +266,11 @@ export class Recorder {
     return [...this.#metrics.values()].filter((metric) => !metric.hasExpired(periodOf(metric.period, now)));
   }
 
-  #encoder(state: State, metric: Metric): MetricEncoder {
-    if (this.#encodersOf !== state.secret) [this.#encoders, this.#encodersOf] = [new Map(), state.secret];
+  #encoder(secret: string, metric: Metric): MetricEncoder {
+    if (this.#encodersOf !== secret) [this.#encoders, this.#encodersOf] = [new Map(), secret];
     let encoder = this.#encoders.get(metric.digest);
     if (!encoder) {
-      encoder = new MetricEncoder(metric, new Secret(fromHex(state.secret)), this.#random);
+      encoder = new MetricEncoder(metric, new Secret(fromHex(secret)), this.#random);
       this.#encoders.set(metric.digest, encoder);
     }
     return encoder;
@@ -233,27 +279,41 @@ export class Recorder {
   /** Makes the batches of all finished periods without one. Returns whether anything changed. */
   buildDue(state: State, now: number, isPersistent: boolean): boolean {
     if (state.consent === "off" || isClockWrong(state, now)) return false;
-    let changed = !this.#collected(now).every((metric) => state.accounts[metric.digest]?.enrollment === state.enrollments);
-    if (changed) this.enroll(state, now);
+    let changed = this.#enrollNew(state, now);
     changed = this.#reopen(state, now) || changed;
     for (const metric of this.#metrics.values()) {
       const account = state.accounts[metric.digest];
       if (!account || account.refused) continue;
       const current = periodOf(metric.period, now);
-      const isCollected = account.unit !== "value" || isPersistent;
-      if (account.firstPeriod > current || (!isCollected && account.firstPeriod < current)) {
+      if (account.firstPeriod > current || (!isCollected(account, isPersistent) && account.firstPeriod < current)) {
         account.firstPeriod = current; // opened under a clock that was ahead; or what was not collected is not made up for
         changed = true;
       }
-      if (!isCollected) continue;
-      const oldest = periodOf(metric.period, now - MAX_BATCH_AGE);
+    }
+    changed = this.#formEnded(state, now, now, isPersistent) || changed;
+    return this.#discard(state, now) || changed;
+  }
+
+  #enrollNew(state: State, now: number): boolean {
+    const isNew = !this.#collected(now).every((metric) => state.accounts[metric.digest]?.enrollment === state.enrollments);
+    if (isNew) this.enroll(state, now);
+    return isNew;
+  }
+
+  /** Makes the batches of the periods that ended before a time. Returns whether there were any. */
+  #formEnded(state: State, time: number, now: number, isPersistent: boolean): boolean {
+    let changed = false;
+    for (const metric of this.#metrics.values()) {
+      const account = state.accounts[metric.digest];
+      if (!account || account.refused || !isCollected(account, isPersistent)) continue;
+      const [oldest, current] = [periodOf(metric.period, now - MAX_BATCH_AGE), periodOf(metric.period, time)];
       for (let period = account.firstPeriod > oldest ? account.firstPeriod : oldest; period < current; period = nextPeriod(metric.period, period)) {
         if (account.formed.includes(period) || metric.hasExpired(period)) continue;
         this.#form(state, metric, account, period, now);
         changed = true;
       }
     }
-    return this.#discard(state, now) || changed;
+    return changed;
   }
 
   /**
@@ -275,7 +335,7 @@ export class Recorder {
 
   #form(state: State, metric: Metric, account: Account, period: string, now: number): void {
     account.formed = [...account.formed, period].slice(-REMEMBERED_PERIODS);
-    const encoder = this.#encoder(state, metric);
+    const encoder = this.#encoder(state.secret, metric);
     const draft = state.drafts[metric.digest];
     const isDrafted = draft?.period === period;
     if (isDrafted) delete state.drafts[metric.digest];
@@ -334,7 +394,7 @@ export class Recorder {
     state.consentTime = now;
     if (level === "off") {
       if (state.queue.length) count(state.counts.dropped, "consent", state.queue.length);
-      Object.assign(state, { drafts: {}, queue: [], sent: [], quarantine: [], secret: "", failures: 0, backoffUntil: 0, lastError: "" });
+      Object.assign(state, { drafts: {}, pages: {}, queue: [], sent: [], quarantine: [], secret: "", failures: 0, backoffUntil: 0, lastError: "" });
       for (const account of Object.values(state.accounts)) Object.assign(account, { tags: [], tag: "", sealed: "", groups: {} });
     } else if (state.consent === "off") {
       state.secret = toHex(this.#random(32));

@@ -64,6 +64,8 @@ export interface State {
   enrollments: number;
   accounts: Record<string, Account>;
   drafts: Record<string, Draft>;
+  /** Number of the last line of a page that was taken (lines.ts). */
+  pages: Record<string, number>;
   queue: QueuedBatch[];
   /** The requests that were acknowledged last. */
   sent: string[];
@@ -93,6 +95,7 @@ export function newState(): State {
     enrollments: 0,
     accounts: {},
     drafts: {},
+    pages: {},
     queue: [],
     sent: [],
     quarantine: [],
@@ -110,8 +113,20 @@ export function count(counts: Record<string, number>, reason: string, number = 1
   counts[reason] = (counts[reason] ?? 0) + number;
 }
 
+/** Names and texts that outlast the page as soon as they are written. */
+export interface PageStorage {
+  names(): string[];
+  get(name: string): string | null;
+  /** Throws if there is no room. */
+  set(name: string, text: string): void;
+  remove(name: string): void;
+}
+
 /** Where the state is kept. */
 export interface Storage {
+  /** Where a page that ends leaves recordings; a program that does not end at any moment has none. */
+  readonly page?: PageStorage | null;
+
   /** Return the state that was written last, or a new one. */
   read(): Promise<State>;
 

@@ -1,0 +1,288 @@
+// Recordings that pages leave in lines when they end: node --test test
+import assert from "node:assert/strict";
+import { mkdtempSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+import { Client, FileStorage } from "../dist/node.js";
+
+const DAY = 86_400_000;
+const NOON = Date.UTC(2026, 10, 23, 12);
+const NOISE = { prob_p: 0, prob_q: 1, prob_f: 0.5 };
+const SIZES = { num_bits: 1, num_hashes: 1, num_cohorts: 1, hash_scheme: "one-hot", categories: [], other: null, period: "day", hold: null };
+const BUCKETS = { edges: [0, 10, 100], representatives: [], default: null, estimate: "distribution", several: "sum", unit: "" };
+const KINDS = {
+  dark: [{ kind: "boolean", ...SIZES }, true, 1],
+  theme: [{ kind: "categorical", ...SIZES, num_bits: 3, categories: ["a", "b", "c"] }, "b", null],
+  page: [{ kind: "string", ...SIZES, num_bits: 64, num_hashes: 2, num_cohorts: 8, hash_scheme: "murmur3-v1" }, "canary", ""],
+  size: [{ kind: "ordinal", ...SIZES, num_bits: 2, buckets: BUCKETS }, 7, "7"],
+  weekly: [{ kind: "boolean", ...SIZES, period: "week" }, false, 0],
+};
+const definitions = Object.entries(KINDS).map(([name, [fields]]) => ({ ...fields, ...NOISE, name }));
+const policy = { epsilonReport: 1e3, epsilonEnrollment: 1e3, epsilonMetric: 1e3, epsilonTotal: 1e6 };
+
+/** One origin: the state, localStorage, and a clock. Pages write the state while `works`; `room` limits the lines. */
+class Origin {
+  now = NOON;
+  works = true;
+  room = Infinity;
+  entries = new Map();
+  state;
+  sent = [];
+
+  async storage() {
+    this.state ??= await new FileStorage(mkdtempSync(join(tmpdir(), "hubbub-"))).read();
+    const update = async (change) => {
+      if (!this.works) throw new Error("the page has ended");
+      const state = structuredClone(this.state);
+      const [result, write] = change(state);
+      if (write) this.state = state;
+      return result;
+    };
+    const page = {
+      names: () => [...this.entries.keys()],
+      get: (name) => this.entries.get(name) ?? null,
+      set: (name, text) => {
+        if (this.entries.size >= this.room) throw new Error("QuotaExceededError");
+        this.entries.set(name, text);
+      },
+      remove: (name) => this.entries.delete(name),
+    };
+    const nothing = async () => undefined;
+    return { page, update, read: async () => structuredClone(this.state), sync: nothing, isPersistent: async () => true, persist: nothing, close: nothing };
+  }
+
+  async page(options = {}) {
+    const transport = async (body) => {
+      const batch = JSON.parse(body);
+      this.sent.push(batch);
+      return { status: 202, problem: "", batchId: batch.batch_id, retryAfter: "", date: new Date(this.now).toUTCString() };
+    };
+    const storage = await this.storage();
+    const client = new Client({ definitions, policy, url: "http://127.0.0.1:9", pauseWhenAutomated: false, clock: () => this.now, transport, storage, ...options });
+    if (options.started !== false) await client.started;
+    return client;
+  }
+
+  /** A page whose last recordings never reach the state. */
+  async left(record) {
+    const page = await this.page();
+    this.works = false;
+    await record(page);
+    await page.close();
+    this.works = true;
+  }
+
+  lines() {
+    return [...this.entries].filter(([name]) => name.includes("/"));
+  }
+
+  recorded() {
+    return this.state.counts.chosen + this.state.counts.superseded;
+  }
+
+  async pass(days) {
+    const page = await this.page();
+    for (let step = 0; step < 4 * days; step++) {
+      this.now += DAY / 4;
+      await page.flush(5);
+    }
+    await page.close();
+  }
+}
+
+async function consented() {
+  const origin = new Origin();
+  const page = await origin.page();
+  await page.setConsent("on");
+  await page.close();
+  return origin;
+}
+
+test("a recording of each kind is taken by the next page, in lines of one length", async () => {
+  const origin = await consented();
+  await origin.left((page) => Promise.all(Object.entries(KINDS).map(([name, [, value]]) => page.record(name, value))));
+  const lines = origin.lines();
+  assert.equal(lines.length, 5);
+  assert.equal(new Set(lines.map(([, line]) => line.length)).size, 1);
+  assert.doesNotMatch(JSON.stringify(lines), /canary|page|dark|theme|size/);
+  await (await origin.page()).close();
+  assert.equal(origin.recorded(), 5);
+  assert.deepEqual(origin.lines(), []);
+  assert.deepEqual(origin.state.counts.ignored, {});
+});
+
+test("the bits of a line are those of the value", async () => {
+  for (let trial = 0; trial < 20; trial++) {
+    const [left, direct] = [await consented(), await consented()];
+    direct.state = structuredClone(left.state); // one secret
+    const calls = Object.entries(KINDS).flatMap(([name, [, value]]) => [[name, value], [name, value]]);
+    await left.left((page) => Promise.all(calls.map(([name, value]) => page.record(name, value))));
+    await (await left.page()).close();
+    const page = await direct.page();
+    for (const [name, value] of calls) await page.record(name, value);
+    await page.close();
+    const bits = (origin) => Object.values(origin.state.drafts).map(({ report }) => report.bits);
+    const tags = (origin) => Object.values(origin.state.drafts).map(({ report }) => report.tag);
+    assert.deepEqual(tags(left), tags(direct));
+    assert.deepEqual(bits(left), bits(direct)); // all noise is permanent
+  }
+});
+
+test("a line that is seen again counts once, also by two pages", async () => {
+  const origin = await consented();
+  await origin.left((page) => page.record("dark", true));
+  const before = [...origin.entries];
+  await Promise.all([origin.page(), origin.page()]);
+  for (let start = 0; start < 3; start++) {
+    origin.entries = new Map(before); // a browser that was killed did not keep the deletion
+    await (await origin.page()).close();
+  }
+  assert.equal(origin.recorded(), 1);
+  assert.deepEqual(origin.lines(), []);
+});
+
+test("a recording whose line another page has taken counts once", async () => {
+  const origin = await consented();
+  const page = await origin.page();
+  origin.works = false;
+  const outcomes = [];
+  for (const value of [true, false, 3]) page.record("dark", value).then((outcome) => outcomes.push(outcome));
+  const lines = [...origin.entries];
+  origin.works = true;
+  await Promise.all([origin.page(), origin.page()]);
+  await page.close();
+  assert.equal(lines.length, 3); // consent, and two values that the metric accepts
+  assert.deepEqual(outcomes.sort(), ["invalid", "recorded", "recorded"]);
+  assert.equal(origin.recorded(), 2);
+  assert.deepEqual(origin.state.counts.ignored, { invalid: 1 });
+});
+
+test("a recording counts although a script cleared the storage", async () => {
+  const origin = await consented();
+  const page = await origin.page();
+  const outcome = page.record("dark", true);
+  origin.entries.clear();
+  assert.equal(await outcome, "recorded");
+  await page.close();
+  assert.equal(origin.recorded(), 1);
+});
+
+test("lines are reported under their own period, in each order of pages and days", async () => {
+  for (let trial = 0; trial < 30; trial++) {
+    const origin = await consented();
+    const days = Array.from({ length: 6 }, () => Math.random() < 0.6);
+    for (const isRecorded of days) {
+      if (isRecorded) await origin.left((page) => page.record("page", "canary"));
+      if (Math.random() < 0.3) await (await origin.page()).close();
+      origin.now += DAY;
+    }
+    await origin.pass(4);
+    const first = NOON / DAY - 0.5;
+    const empty = new Map(origin.sent.filter(({ metric }) => metric === "page").map(({ period, ...batch }) => [Date.parse(period) / DAY - first, batch]));
+    assert.ok(empty.size >= 6);
+    const bitsOf = (day) => JSON.stringify(empty.get(day).reports ?? empty.get(day));
+    const sizes = new Set(days.flatMap((isRecorded, day) => (isRecorded ? [bitsOf(day).replace(/"batch_id":"[^"]*"/, "")] : [])));
+    assert.ok(sizes.size <= 1, "all days with the value have its permanent response");
+    assert.equal(origin.recorded(), days.filter(Boolean).length);
+    assert.equal(new Set(origin.sent.map(({ metric, period }) => metric + period)).size, origin.sent.length);
+  }
+});
+
+test("a line that comes after the report of its period is ignored, and takes nothing back", async () => {
+  const origin = await consented();
+  await origin.left((page) => page.record("dark", true));
+  const late = [...origin.entries];
+  origin.entries.clear();
+  origin.now += DAY;
+  await (await origin.page()).close();
+  const queued = origin.state.queue.map(({ id }) => id);
+  assert.ok(queued.length >= 4);
+  origin.entries = new Map(late);
+  await (await origin.page()).close();
+  assert.deepEqual(origin.state.queue.map(({ id }) => id), queued);
+  assert.deepEqual([origin.state.counts.ignored, origin.state.counts.dropped], [{ clock: 1 }, {}]);
+});
+
+test("a withdrawal deletes lines before it returns, and those of an older secret are dropped", async () => {
+  const origin = await consented();
+  await origin.left((page) => page.record("dark", true));
+  const old = [...origin.entries];
+  const [page, other] = [await origin.page(), await origin.page()];
+  origin.entries = new Map(old);
+  const withdrawn = page.setConsent("off");
+  assert.deepEqual([...origin.entries], []); // at once
+  assert.equal(await withdrawn, true);
+  other.record("dark", true); // it does not know yet
+  await other.close();
+  assert.deepEqual([...origin.entries], []);
+  const before = origin.recorded();
+  await page.setConsent("on");
+  for (const [name, line] of [...old, [`${"0".repeat(16)}/1`, "ab".repeat(60)], ["broken", "x"], [`${"0".repeat(16)}/2`, "abc"]]) origin.entries.set(name, line);
+  await (await origin.page()).close();
+  assert.equal(origin.recorded(), before);
+  assert.deepEqual(origin.lines(), []);
+  assert.ok(!origin.entries.has("broken"));
+});
+
+test("a withdrawal that cannot be saved deletes lines, too", async () => {
+  const origin = await consented();
+  await origin.left((page) => page.record("dark", true));
+  const page = await origin.page();
+  origin.works = false;
+  await page.setConsent("off");
+  await page.record("dark", true);
+  assert.deepEqual([...origin.entries], []);
+  await page.close();
+});
+
+test("recordings before the start are counted as lost, or taken", async () => {
+  const origin = await consented();
+  for (const ends of [true, false]) {
+    const page = await origin.page({ started: false });
+    origin.works = !ends;
+    const outcomes = [page.record("dark", true), page.record("page", "canary")];
+    assert.doesNotMatch(JSON.stringify([...origin.entries]), /canary/);
+    assert.deepEqual(await Promise.all(outcomes), ends ? ["no-state", "no-state"] : ["recorded", "recorded"]);
+    await page.close();
+    origin.works = true;
+    for (let start = 0; start < 2; start++) await (await origin.page()).close();
+    assert.deepEqual(origin.state.counts.ignored, { "not-started": 2 });
+  }
+  assert.equal(origin.recorded(), 2);
+  assert.deepEqual(origin.lines(), []);
+});
+
+test("nothing is stored before consent", async () => {
+  const origin = new Origin();
+  const page = await origin.page({ started: false });
+  assert.equal(await page.record("dark", true), "consent");
+  await page.started;
+  assert.equal(await page.record("dark", true), "consent");
+  await page.close();
+  assert.equal(origin.entries.size, 0);
+});
+
+test("without room recordings are written as before", async () => {
+  const origin = await consented();
+  origin.room = 0;
+  const page = await origin.page();
+  assert.equal(await page.record("dark", true), "recorded");
+  await page.close();
+  assert.equal(origin.recorded(), 1);
+});
+
+test("a page leaves at most 250 lines", async () => {
+  const origin = await consented();
+  await origin.left((page) => Promise.all(Array.from({ length: 1000 }, () => page.record("dark", true))));
+  assert.equal(origin.lines().length, 250);
+  await (await origin.page()).close();
+  assert.equal(origin.recorded(), 250);
+});
+
+test("a line of a definition that the next page does not have is counted", async () => {
+  const origin = await consented();
+  await origin.left((page) => page.record("page", "canary"));
+  await (await origin.page({ definitions: definitions.filter(({ name }) => name !== "page") })).close();
+  assert.deepEqual(origin.state.counts.ignored, { "unknown-metric": 1 });
+});
