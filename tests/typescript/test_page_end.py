@@ -176,3 +176,44 @@ def test_the_cost_of_a_line_is_printed(name: str, built: Built, tmp_path: Path) 
         found = json.loads(browser.run_async(COST))
     print(f"record in {name}: {found['lines']:.0f} us of the caller, {found['none']:.1f} us without a line")  # noqa: T201  (the figure of the documentation)
     assert found["lines"] > 0
+
+
+SILENT = """
+const done = arguments[arguments.length - 1];
+(async () => {
+  const never = new Promise(() => undefined);
+  const stubs = {
+    open: () => (IDBFactory.prototype.open = () => ({})),
+    get: () => (IDBObjectStore.prototype.get = () => ({})),
+    persisted: () => (navigator.storage.persisted = () => never),
+    fetch: () => (globalThis.fetch = () => never),
+  };
+  const { Client, IndexedDbStorage } = await import("/hubbub.js");
+  const definitions = await (await fetch("/metrics.json")).json();
+  const timer = (end, milliseconds) => {
+    const waiting = setTimeout(end, milliseconds / 100);
+    return () => clearTimeout(waiting);
+  };
+  stubs["{stub}"]();
+  let now = Date.now();
+  const client = new Client({ definitions, url: "http://127.0.0.1:9", pauseWhenAutomated: false, clock: () => now, storage: new IndexedDbStorage(), timer });
+  const answers = [await client.setConsent("on"), await client.record("page", "a")];
+  now += 2 * 86400000;
+  answers.push(await client.flush(1), (await client.inspect()).paused, await client.setConsent("off"));
+  await client.close();
+  done(JSON.stringify(answers));
+})().catch((error) => done(String(error)));
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["chromium", "firefox"])
+def test_a_silent_browser_holds_up_no_call(name: str, built: Built, tmp_path: Path) -> None:
+    with site(tmp_path / "site", built("hubbub.js")) as server, start_browser(name, tmp_path / "profile") as browser:
+        for stub in ("open", "get", "persisted", "fetch"):
+            Site(browser, server).open("", page="blank.html")
+            answers = json.loads(browser.run_async(SILENT.replace("{stub}", stub)))
+            if stub != "fetch":
+                assert answers[:3] == [False, "no-state", False], stub
+                assert "did not answer within 10 seconds" in answers[3]
+                assert answers[4] is False

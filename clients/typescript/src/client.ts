@@ -3,6 +3,7 @@
 import type { RandomBytes } from "./bytes.ts";
 import { HubbubError } from "./errors.ts";
 import type { Value } from "./kinds.ts";
+import { limitedStorage, systemTimer, type Timer, within } from "./limits.ts";
 import { type Left, PageLines } from "./lines.ts";
 import { type Definition, Metric } from "./metric.ts";
 import { DAY } from "./periods.ts";
@@ -30,6 +31,8 @@ export interface ClientOptions {
   readonly clock?: () => number;
   readonly random?: RandomBytes;
   readonly transport?: Transport;
+  /** Ends what the platform never answers. Default: setTimeout. */
+  readonly timer?: Timer;
 }
 
 /** What a client knows of itself, for a settings page. */
@@ -82,12 +85,13 @@ export class Client {
   readonly #transport: Transport;
   readonly #clock: () => number;
   readonly #random: RandomBytes;
+  readonly #timer: Timer;
   readonly #requirePersistence: boolean;
   readonly #paused: string;
   #waiting: Waiting[] = [];
   #writing: Promise<void> | null = null;
   #sending: Promise<unknown> = Promise.resolve();
-  #timer: ReturnType<typeof setTimeout> | undefined;
+  #waking: ReturnType<typeof setTimeout> | undefined;
   #isEnrolled = false;
   /** Text of a withdrawal that is not saved yet: nothing is recorded or sent. */
   #withdrawal: string | null = null;
@@ -107,7 +111,8 @@ export class Client {
     this.#random = options.random ?? ((length) => crypto.getRandomValues(new Uint8Array(length)));
     this.#recorder = new Recorder(metrics, checkPolicy({ ...DEFAULT_POLICY, ...options.policy }), groups, this.#random);
     this.#transport = options.transport ?? fetchTransport(options.url);
-    this.#storage = options.storage;
+    this.#timer = options.timer ?? systemTimer;
+    this.#storage = limitedStorage(options.storage, this.#timer);
     this.#lines = this.#storage.page ? new PageLines(this.#storage.page, this.#recorder, metrics, this.#random) : null;
     this.#requirePersistence = options.requirePersistence ?? true;
     this.#paused = (options.pauseWhenAutomated ?? true) ? automation() : "";
@@ -176,9 +181,7 @@ export class Client {
 
   /** Sends what is due, at most for some seconds. Resolves to whether nothing is due any more. */
   async flush(seconds = 10): Promise<boolean> {
-    let timer: ReturnType<typeof setTimeout> | undefined;
-    const limit = new Promise<false>((resolve) => (timer = setTimeout(resolve, 1000 * seconds, false)));
-    return Promise.race([limit, this.#sendDue()]).finally(() => clearTimeout(timer));
+    return within(this.#sendDue(), 1000 * seconds, "flush", this.#timer).catch(() => false);
   }
 
   async #sendDue(): Promise<boolean> {
@@ -214,7 +217,7 @@ export class Client {
   /** Ends the timers, and resolves when all recordings are written. */
   async close(): Promise<void> {
     this.#isClosed = true;
-    clearTimeout(this.#timer);
+    clearTimeout(this.#waking);
     await this.#writing;
     await this.#sending;
     this.#storage.close();
@@ -233,7 +236,7 @@ export class Client {
         const [result, write] = change(state, now, isPersistent, outcomes);
         return [[result, names, state.secret] as const, write || changed];
       });
-      if (this.#withdrawal === null) this.#lines?.written(names, secret);
+      this.#lines?.written(names, secret);
       return result;
     } catch {
       return null;
@@ -248,14 +251,14 @@ export class Client {
     if (this.#isClosed || this.#paused) return;
     const untilMidnight = DAY - (this.#clock() % DAY); // a round then fixes the labels of the new period, whatever is recorded
     const wakesAt = performance.now() + Math.min(wait, LONGEST_SLEEP, untilMidnight);
-    if (this.#timer !== undefined && this.#wakesAt <= wakesAt) return;
-    clearTimeout(this.#timer);
+    if (this.#waking !== undefined && this.#wakesAt <= wakesAt) return;
+    clearTimeout(this.#waking);
     this.#wakesAt = wakesAt;
-    this.#timer = setTimeout(() => {
-      this.#timer = undefined;
+    this.#waking = setTimeout(() => {
+      this.#waking = undefined;
       void this.#round(false).then((left) => this.#schedule(left));
     }, wakesAt - performance.now());
-    (this.#timer as { unref?: () => void }).unref?.(); // a Node program may end
+    (this.#waking as { unref?: () => void }).unref?.(); // a Node program may end
   }
 
   /** Builds what is due and sends at most one batch; resolves to the milliseconds until the next round. */
@@ -293,7 +296,8 @@ export class Client {
     const current = await this.#storage.read();
     if (this.#withdrawal !== null || !current.queue.some((batch) => batch.id === selected.id)) return 0;
     this.#request = new AbortController();
-    const response = await this.#transport(selected.body, this.#request.signal).catch(() => NO_RESPONSE);
+    const answer = this.#transport(selected.body, this.#request.signal);
+    const response = await within(answer, CLAIM, "the request", this.#timer).catch(() => NO_RESPONSE);
     this.#request = undefined;
     await this.#changed((state, now) => {
       if (state.consent === "off") return [null, false];

@@ -211,7 +211,7 @@ export class Recorder {
     const account = state.accounts[metric.digest];
     if (!account || account.refused) return ignored(state, "policy");
     if (!isCollected(account, isPersistent)) return ignored(state, "not-persistent");
-    if (account.formed.includes(period) || period < account.firstPeriod) return ignored(state, "clock");
+    if (account.formed.includes(period)) return ignored(state, "clock");
     const encoder = this.#encoder(state.secret, metric);
     const earlier = state.drafts[metric.digest];
     const draft = earlier?.period === period ? earlier : undefined;

@@ -21,11 +21,13 @@ const KINDS = {
 const definitions = Object.entries(KINDS).map(([name, [fields]]) => ({ ...fields, ...NOISE, name }));
 const policy = { epsilonReport: 1e3, epsilonEnrollment: 1e3, epsilonMetric: 1e3, epsilonTotal: 1e6 };
 
-/** One origin: the state, localStorage, and a clock. Pages write the state while `works`; `room` limits the lines. */
+/** One origin: the state, localStorage, and a clock. Pages write the state while `works`; `room` limits the lines; `before` runs before a transaction, and `during` in it. */
 class Origin {
   now = NOON;
   works = true;
   room = Infinity;
+  before = async () => undefined;
+  during = () => undefined;
   entries = new Map();
   state;
   sent = [];
@@ -33,9 +35,11 @@ class Origin {
   async storage() {
     this.state ??= await new FileStorage(mkdtempSync(join(tmpdir(), "hubbub-"))).read();
     const update = async (change) => {
+      await this.before();
       if (!this.works) throw new Error("the page has ended");
       const state = structuredClone(this.state);
       const [result, write] = change(state);
+      this.during();
       if (write) this.state = state;
       return result;
     };
@@ -145,15 +149,13 @@ test("a line that is seen again counts once, also by two pages", async () => {
 test("a recording whose line another page has taken counts once", async () => {
   const origin = await consented();
   const page = await origin.page();
-  origin.works = false;
-  const outcomes = [];
-  for (const value of [true, false, 3]) page.record("dark", value).then((outcome) => outcomes.push(outcome));
-  const lines = [...origin.entries];
-  origin.works = true;
-  await Promise.all([origin.page(), origin.page()]);
+  origin.before = async () => {
+    origin.before = async () => undefined;
+    await Promise.all((await Promise.all([origin.page(), origin.page()])).map((each) => each.close()));
+  };
+  const outcomes = await Promise.all([true, false, 3].map((value) => page.record("dark", value)));
   await page.close();
-  assert.equal(lines.length, 3); // consent, and two values that the metric accepts
-  assert.deepEqual(outcomes.sort(), ["invalid", "recorded", "recorded"]);
+  assert.deepEqual(outcomes, ["recorded", "recorded", "invalid"]);
   assert.equal(origin.recorded(), 2);
   assert.deepEqual(origin.state.counts.ignored, { invalid: 1 });
 });
@@ -172,18 +174,25 @@ test("lines are reported under their own period, in each order of pages and days
   for (let trial = 0; trial < 30; trial++) {
     const origin = await consented();
     const days = Array.from({ length: 6 }, () => Math.random() < 0.6);
+    let page = await origin.page();
     for (const isRecorded of days) {
-      if (isRecorded) await origin.left((page) => page.record("page", "canary"));
-      if (Math.random() < 0.3) await (await origin.page()).close();
+      origin.works = false; // no line is taken until another page is opened
+      if (isRecorded) await page.record("page", "canary");
+      origin.works = true;
+      if (Math.random() < 0.3) {
+        await page.close();
+        page = await origin.page();
+      }
       origin.now += DAY;
     }
+    await page.close();
     await origin.pass(4);
     const first = NOON / DAY - 0.5;
-    const empty = new Map(origin.sent.filter(({ metric }) => metric === "page").map(({ period, ...batch }) => [Date.parse(period) / DAY - first, batch]));
-    assert.ok(empty.size >= 6);
-    const bitsOf = (day) => JSON.stringify(empty.get(day).reports ?? empty.get(day));
-    const sizes = new Set(days.flatMap((isRecorded, day) => (isRecorded ? [bitsOf(day).replace(/"batch_id":"[^"]*"/, "")] : [])));
-    assert.ok(sizes.size <= 1, "all days with the value have its permanent response");
+    const bits = new Map(origin.sent.filter(({ metric }) => metric === "page").map((batch) => [Date.parse(batch.period) / DAY - first, batch.bits]));
+    const bitsOf = (isRecorded) => new Set(days.flatMap((each, day) => (each === isRecorded ? [bits.get(day)] : [])));
+    for (const isRecorded of [true, false]) assert.ok(bitsOf(isRecorded).size <= 1, "each day has the permanent response of its value");
+    assert.ok(![...bitsOf(true)].some((each) => bitsOf(false).has(each)));
+    assert.ok(!bitsOf(true).has(undefined));
     assert.equal(origin.recorded(), days.filter(Boolean).length);
     assert.equal(new Set(origin.sent.map(({ metric, period }) => metric + period)).size, origin.sent.length);
   }
@@ -213,6 +222,7 @@ test("a withdrawal deletes lines before it returns, and those of an older secret
   const withdrawn = page.setConsent("off");
   assert.deepEqual([...origin.entries], []); // at once
   assert.equal(await withdrawn, true);
+  assert.deepEqual(origin.state.pages, {});
   other.record("dark", true); // it does not know yet
   await other.close();
   assert.deepEqual([...origin.entries], []);
@@ -221,8 +231,33 @@ test("a withdrawal deletes lines before it returns, and those of an older secret
   for (const [name, line] of [...old, [`${"0".repeat(16)}/1`, "ab".repeat(60)], ["broken", "x"], [`${"0".repeat(16)}/2`, "abc"]]) origin.entries.set(name, line);
   await (await origin.page()).close();
   assert.equal(origin.recorded(), before);
+  assert.ok(!("unknown-metric" in origin.state.counts.ignored));
   assert.deepEqual(origin.lines(), []);
   assert.ok(!origin.entries.has("broken"));
+});
+
+test("a withdrawal deletes what another page leaves meanwhile", async () => {
+  const origin = await consented();
+  const [page, other] = [await origin.page(), await origin.page()];
+  origin.during = () => {
+    origin.during = () => undefined;
+    other.record("dark", true);
+  };
+  assert.equal(await page.setConsent("off"), true);
+  assert.deepEqual([...origin.entries], []);
+  await other.close();
+});
+
+test("a recording that waits while another page withdraws and agrees again is dropped", async () => {
+  const origin = await consented();
+  const [page, other] = [await origin.page(), await origin.page()];
+  origin.works = false;
+  const outcome = page.record("dark", true);
+  origin.works = true;
+  origin.state = { ...origin.state, secret: "ab".repeat(32) };
+  assert.equal(await outcome, "consent");
+  assert.equal(origin.recorded(), 0);
+  await Promise.all([page.close(), other.close()]);
 });
 
 test("a withdrawal that cannot be saved deletes lines, too", async () => {
