@@ -46,7 +46,7 @@ export function fetchTransport(url: string): Transport {
       const response = await fetch(address, {
         method: "POST",
         body,
-        headers: { "Content-Type": "application/json" },
+        headers: { "Content-Type": "application/json", Connection: "close" }, // a connection for each report; a browser leaves this header out
         credentials: "omit",
         referrerPolicy: "no-referrer",
         redirect: "error",
