@@ -1,15 +1,16 @@
 /** Client of one person's installation: records, keeps and sends. */
 
-import type { RandomBytes } from "./bytes.ts";
+import { fromHex, type RandomBytes } from "./bytes.ts";
 import { HubbubError } from "./errors.ts";
 import type { Value } from "./kinds.ts";
-import { limitedStorage, systemTimer, type Timer, within } from "./limits.ts";
+import { backgroundTimer, coarseTimer, systemTimer, type Timer, within } from "./limits.ts";
 import { type Left, PageLines } from "./lines.ts";
 import { type Definition, Metric } from "./metric.ts";
 import { DAY } from "./periods.ts";
 import { checkPolicy, DEFAULT_POLICY, type Policy } from "./privacy.ts";
 import { isClockWrong, type Outcome, Recorder } from "./recorder.ts";
 import { applyResponse, backoffUntil, nextBatch, rescheduleOverdue } from "./retry_policy.ts";
+import { Secret } from "./secret.ts";
 import { type ConsentLevel, type Counts, newState, type State, type Storage } from "./state.ts";
 import { fetchTransport, NO_RESPONSE, type Transport } from "./transport.ts";
 
@@ -31,7 +32,7 @@ export interface ClientOptions {
   readonly clock?: () => number;
   readonly random?: RandomBytes;
   readonly transport?: Transport;
-  /** Ends what the platform never answers. Default: setTimeout. */
+  /** Ends what the platform never answers, such as indexedDB.open. Default: setTimeout. */
   readonly timer?: Timer;
 }
 
@@ -44,6 +45,8 @@ export interface Inspection {
   /** Why nothing is recorded although consent is on, or "". */
   readonly paused: string;
   readonly isPersistent: boolean;
+  /** Whether the state was copied to this machine: two copies report each period twice. */
+  readonly isCopied: boolean;
   /** Bodies of the requests that wait, and of those that were acknowledged last. */
   readonly queued: readonly string[];
   readonly sent: readonly string[];
@@ -73,6 +76,7 @@ const LONGEST_SLEEP = 15 * 60_000;
 const RETRY_SLEEP = 60_000;
 /** Time in which no other tab sends: a request takes 10 seconds at most. */
 const CLAIM = 12_000;
+const STORAGE_LIMIT = 10_000;
 const MAX_WAITING = 10_000;
 const NOTHING_LEFT = { outcomes: new Map<string, Outcome>(), names: [], changed: false };
 
@@ -86,6 +90,8 @@ export class Client {
   readonly #clock: () => number;
   readonly #random: RandomBytes;
   readonly #timer: Timer;
+  readonly #storageTimer: Timer;
+  readonly #machineId: string;
   readonly #requirePersistence: boolean;
   readonly #paused: string;
   #waiting: Waiting[] = [];
@@ -112,7 +118,9 @@ export class Client {
     this.#recorder = new Recorder(metrics, checkPolicy({ ...DEFAULT_POLICY, ...options.policy }), groups, this.#random);
     this.#transport = options.transport ?? fetchTransport(options.url);
     this.#timer = options.timer ?? systemTimer;
-    this.#storage = limitedStorage(options.storage, this.#timer);
+    this.#storageTimer = coarseTimer(options.timer ?? backgroundTimer);
+    this.#storage = options.storage;
+    this.#machineId = this.#storage.machineId?.() ?? "";
     this.#lines = this.#storage.page ? new PageLines(this.#storage.page, this.#recorder, metrics, this.#random) : null;
     this.#requirePersistence = options.requirePersistence ?? true;
     this.#paused = (options.pauseWhenAutomated ?? true) ? automation() : "";
@@ -164,6 +172,7 @@ export class Client {
       const changes = this.#recorder.changeConsent(state, level, text, now);
       if (changes) this.#recorder.enroll(state, now);
       if (wasOff) this.#recorder.noteRun(state, now, true);
+      if (wasOff && level === "on") state.machine = this.#machineTag(state);
       return [true, changes];
     });
     const isSaved = saved === true && (await this.#synced());
@@ -193,7 +202,7 @@ export class Client {
   async inspect(): Promise<Inspection> {
     let [state, isPersistent, unusable] = [newState(), false, ""];
     try {
-      [state, isPersistent] = await Promise.all([this.#storage.read(), this.#isPersistent()]);
+      [state, isPersistent] = await this.#stored(Promise.all([this.#storage.read(), this.#isPersistent()]));
     } catch (problem) {
       unusable = `the storage cannot be used: ${(problem as Error).message}`;
     }
@@ -203,6 +212,7 @@ export class Client {
       consentTime: state.consentTime,
       paused: this.#paused || unusable || (isClockWrong(state, this.#clock()) ? "the clock is wrong" : ""),
       isPersistent,
+      isCopied: state.machine !== "" && this.#machineId !== "" && state.machine !== this.#machineTag(state),
       queued: state.queue.map((batch) => batch.body.trimEnd()),
       sent: state.sent,
       quarantined: state.quarantine,
@@ -228,19 +238,36 @@ export class Client {
     change: (state: State, now: number, isPersistent: boolean, outcomes: ReadonlyMap<string, Outcome>) => [T, boolean],
     own: readonly Left[] = [],
   ): Promise<T | null> {
-    try {
+    let isLate = false;
+    const written = async (): Promise<readonly [T, readonly string[], string]> => {
       const isPersistent = await this.#isPersistent();
-      const [result, names, secret] = await this.#storage.update((state) => {
+      return this.#storage.update((state) => {
+        if (isLate) throw new HubbubError("nobody waits for this change any more");
         const now = this.#clock();
         const { outcomes, names, changed } = this.#lines?.take(state, own, now, isPersistent) ?? NOTHING_LEFT;
         const [result, write] = change(state, now, isPersistent, outcomes);
-        return [[result, names, state.secret] as const, write || changed];
+        return [[result, names, state.secret], write || changed];
       });
+    };
+    try {
+      const [result, names, secret] = await this.#stored(written(), () => (isLate = true));
       this.#lines?.written(names, secret);
       return result;
     } catch {
       return null;
     }
+  }
+
+  /** What the storage answers, or an error after its limit: the next call opens it anew. */
+  #stored<T>(answer: Promise<T>, late?: () => void): Promise<T> {
+    return within(answer, STORAGE_LIMIT, "the storage", this.#storageTimer, () => {
+      late?.();
+      this.#storage.close();
+    });
+  }
+
+  #machineTag({ secret }: State): string {
+    return new Secret(fromHex(secret)).machineTag(this.#machineId);
   }
 
   async #isPersistent(): Promise<boolean> {
@@ -293,7 +320,7 @@ export class Client {
     this.#isEnrolled = true;
     if (typeof selected === "number") return selected;
     if (!(await this.#synced())) return RETRY_SLEEP; // an upload that a power loss could undo is not started
-    const current = await this.#storage.read();
+    const current = await this.#stored(this.#storage.read());
     if (this.#withdrawal !== null || !current.queue.some((batch) => batch.id === selected.id)) return 0;
     this.#request = new AbortController();
     const answer = this.#transport(selected.body, this.#request.signal);
@@ -310,7 +337,7 @@ export class Client {
 
   /** Makes what was written outlast a power loss; returns whether the disk did. */
   async #synced(): Promise<boolean> {
-    return this.#storage.sync().then(
+    return this.#stored(this.#storage.sync()).then(
       () => true,
       () => false,
     );

@@ -6,7 +6,7 @@
  * is void, too. A file that has grown is followed by a new one: a last line, which counts by the same rule, has its name.
  */
 
-import { closeSync, fstatSync, mkdirSync, openSync, readSync, renameSync, writeSync } from "node:fs";
+import { closeSync, fstatSync, mkdirSync, openSync, readFileSync, readSync, renameSync, statfsSync, writeSync } from "node:fs";
 import { open, readdir, unlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { toHex } from "./bytes.ts";
@@ -38,6 +38,7 @@ interface Position {
 const NEWLINE = 10;
 const LONGEST = 1 << 18;
 const ATTEMPTS = 1000;
+const MACHINE_ID_FILE = "/etc/machine-id";
 const MODE = 0o600;
 const ID_BYTES = 8;
 /** Files that replace the journal, or were to. */
@@ -48,10 +49,17 @@ export class FileStorage implements Storage {
   #known: Position = nothing("");
   #replacing: Promise<boolean> | undefined;
   #erasing: Promise<void> | undefined;
+  #limit = { id: "", length: LONGEST };
+  #cleaning: Promise<void> | undefined;
+  readonly #machineId: string | undefined;
   readonly #directory: string;
 
-  /** directory : of this client alone; it is created. Raises HubbubError if it cannot be. */
-  constructor(directory: string) {
+  /**
+   * directory : of this client alone; it is created. machineId : to tell a copy on another machine; default: that of systemd.
+   * Raises HubbubError if the directory cannot be created.
+   */
+  constructor(directory: string, machineId?: string) {
+    this.#machineId = machineId;
     this.#directory = directory;
     this.#path = join(directory, "journal.jsonl");
     try {
@@ -66,6 +74,7 @@ export class FileStorage implements Storage {
   }
 
   async update<T>(change: (state: State) => [T, boolean]): Promise<T> {
+    await (this.#cleaning ??= this.#clean().catch(() => undefined)); // a folder that cannot be listed can be written to
     for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
       await this.#replacing;
       const { state, position } = this.#load();
@@ -73,7 +82,7 @@ export class FileStorage implements Storage {
       if (write && !this.#append(position, { by: randomId(), at: position.length, state })) continue;
       if (state.consent === "off" && (write || position.lines > 1)) {
         await (this.#erasing ??= this.#erase().finally(() => (this.#erasing = undefined)));
-      } else if (position.length > Math.max(LONGEST, 4 * position.size)) this.#replaceLater();
+      } else if (position.length > Math.max(this.#longest(position.id), 4 * position.size)) this.#replaceLater();
       return result;
     }
     throw new HubbubError(`${this.#path} is written too often by other processes`);
@@ -90,7 +99,21 @@ export class FileStorage implements Storage {
 
   async persist(): Promise<void> {}
 
+  machineId(): string {
+    try {
+      return this.#machineId ?? readFileSync(MACHINE_ID_FILE, "latin1").trim();
+    } catch {
+      return ""; // macOS, Windows, most containers
+    }
+  }
+
   close(): void {}
+
+  /** Length at which a file is replaced: half of what was free when it began, because the next one needs room beside it. */
+  #longest(id: string): number {
+    if (this.#limit.id !== id) this.#limit = { id, length: Math.min(LONGEST, freeBytes(this.#directory) / 2) };
+    return this.#limit.length;
+  }
 
   /** State after the last line that counts. */
   #load(): { state: State; position: Position } {
@@ -117,15 +140,27 @@ export class FileStorage implements Storage {
     });
   }
 
+  /** Deletes files that a kill left while they replaced the journal, because they have the secret. A process that uses one goes on without it. */
+  async #clean(): Promise<void> {
+    this.#load(); // follows a file that goes on
+    await this.#delete(await this.#left());
+  }
+
   /** Leaves nothing of before a withdrawal: earlier lines, and files that a kill left, have the secret. */
   async #erase(): Promise<void> {
     for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
       await this.#replacing;
-      const left = (await readdir(this.#directory)).filter((name) => NEXT.test(name)); // no line can name them after the replacement
-      if (!(await this.#replace())) continue;
-      for (const name of left) await unlink(join(this.#directory, name)).catch(() => undefined);
-      return;
+      const left = await this.#left(); // no line can name them after the replacement
+      if (await this.#replace()) return this.#delete(left);
     }
+  }
+
+  async #left(): Promise<string[]> {
+    return (await readdir(this.#directory)).filter((name) => NEXT.test(name));
+  }
+
+  async #delete(names: readonly string[]): Promise<void> {
+    for (const name of names) await unlink(join(this.#directory, name)).catch(() => undefined);
   }
 
   #replaceLater(): void {
@@ -209,6 +244,15 @@ function readOn(known: Position, file: number): Position {
   }
   position.length = first + length;
   return position;
+}
+
+function freeBytes(directory: string): number {
+  try {
+    const { bavail, bsize } = statfsSync(directory);
+    return bavail * bsize;
+  } catch {
+    return Infinity; // a file system that does not say
+  }
 }
 
 function randomId(): string {

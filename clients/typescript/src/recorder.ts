@@ -394,7 +394,7 @@ export class Recorder {
     state.consentTime = now;
     if (level === "off") {
       if (state.queue.length) count(state.counts.dropped, "consent", state.queue.length);
-      Object.assign(state, { drafts: {}, pages: {}, queue: [], sent: [], quarantine: [], secret: "", failures: 0, backoffUntil: 0, lastError: "" });
+      Object.assign(state, { drafts: {}, pages: {}, queue: [], sent: [], quarantine: [], secret: "", machine: "", failures: 0, backoffUntil: 0, lastError: "" });
       for (const account of Object.values(state.accounts)) Object.assign(account, { tags: [], tag: "", sealed: "", groups: {} });
     } else if (state.consent === "off") {
       state.secret = toHex(this.#random(32));

@@ -1,6 +1,6 @@
 /** Streams derived from a client's secret (docs/reference/format.md, "Streams derived from the secret"). */
 
-import { concatBytes, framed, type RandomBytes, toBigInt } from "./bytes.ts";
+import { concatBytes, framed, type RandomBytes, toBigInt, toHex } from "./bytes.ts";
 import { shake256 } from "./hashes.ts";
 
 export const SECRET_BYTES = 32;
@@ -21,6 +21,11 @@ export class Secret {
   /** First bytes of SHAKE-256 over the domain, the secret and the fields. */
   stream(length: number, domain: string, ...fields: Uint8Array[]): Uint8Array {
     return length ? shake256(concatBytes(...[text.encode(domain), this.#key, ...fields].map(framed)), length) : new Uint8Array(0);
+  }
+
+  /** Tag of a machine, hex: a reader who knows an id can test it, and others learn nothing. */
+  machineTag(id: string): string {
+    return id && toHex(this.stream(16, "hubbub/machine/v1", text.encode(id)));
   }
 
   cohort(numCohorts: number): number {

@@ -61,6 +61,8 @@ export interface State {
   consentTime: number;
   /** Hex of 32 bytes; "" until consent. */
   secret: string;
+  /** Keyed tag of the machine on which the secret was drawn; "" if its id is unknown. */
+  machine: string;
   enrollments: number;
   accounts: Record<string, Account>;
   drafts: Record<string, Draft>;
@@ -92,6 +94,7 @@ export function newState(): State {
     consentText: "",
     consentTime: 0,
     secret: "",
+    machine: "",
     enrollments: 0,
     accounts: {},
     drafts: {},
@@ -126,6 +129,9 @@ export interface PageStorage {
 export interface Storage {
   /** Where a page that ends leaves recordings; a program that does not end at any moment has none. */
   readonly page?: PageStorage | null;
+
+  /** Id of the machine, which tells a copy of the state on another one; "" if it is unknown. */
+  machineId?(): string;
 
   /** Return the state that was written last, or a new one. */
   read(): Promise<State>;
