@@ -8,7 +8,9 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+import threading
 import warnings
+import weakref
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -27,7 +29,6 @@ from hubbub.sdk.recording.batch_builder import Limits
 from hubbub.sdk.runtime.automation import sign_of_automation, sign_of_this_program
 from hubbub.sdk.runtime.error_guard import call_safely, log, report_failure
 from hubbub.sdk.runtime.safe_logging import holds_journal
-from hubbub.sdk.runtime.threads import AsyncWorker, HeldSection, register, registered_clients
 from hubbub.sdk.storage.state import Accounting, State
 from hubbub.sdk.transparency.state_reports import Inspection, Ledger, inspect_state, ledger_of_state
 
@@ -40,6 +41,8 @@ T = TypeVar("T")
 
 debugged_clients: list[Client] = []
 """Clients in debug mode, kept until the exit hook has sent their reports."""
+
+_clients: weakref.WeakSet[Client] = weakref.WeakSet()
 
 
 class Client:
@@ -152,9 +155,8 @@ class Client:
             configuration, all_seams = debugged(configuration, all_seams)
             debugged_clients.append(self)
         self._configuration, self._seams = configuration, all_seams
-        self._async_worker = AsyncWorker()
-        self._parts = build(configuration, all_seams)
-        register(self)
+        self._built = build(configuration, all_seams)
+        _clients.add(self)
         call_safely(self._resume, None)
         if self._parts.journal.problem:
             warnings.warn(
@@ -197,7 +199,7 @@ class Client:
         -----
         It never raises, like `record`.
         """
-        await self._async_worker.run(self._record, None, metric, value)
+        await self._parts.async_worker.run(self._record, None, metric, value)
 
     def subject(self, subject_id: str) -> Subject:
         """Return the recorder of one of many people, with their own secret, cohort, drafts and ledger.
@@ -376,6 +378,17 @@ class Client:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @property
+    def _parts(self) -> Collaborators:
+        """The objects that the client is built of in this process. Every call begins here, before it touches a lock."""
+        parts = self._built
+        if parts.process_id == os.getpid() and parts.lock_type is threading.Lock:
+            return parts
+        self._built = parts.rebuild(self._configuration, self._seams)
+        if parts.process_id == os.getpid():  # threads were replaced
+            parts.close()
+        return self._built
+
     def _consent(self, state: State) -> ConsentRecord:
         time = from_timestamp(state.consent_time) if state.consent_time else None
         effective = self._parts.limit.effective(state.consent)
@@ -474,14 +487,10 @@ class Client:
             parts.journal.close()
 
     def _close(self) -> None:
-        self._async_worker.close()
         parts = self._parts
+        parts.async_worker.close()
         self._seams.before_stop(parts)
-        parts.uploader.stop()
-        parts.sender.close()
-        if parts.journal.has_unsynced:
-            parts.journal.sync()
-        parts.journal.close()
+        parts.close()
 
     def _stop(self) -> None:
         """At exit: end the upload thread."""
@@ -489,26 +498,8 @@ class Client:
         self._parts.uploader.stop()
         self._seams.at_exit()
 
-    def _freeze(self) -> HeldSection:
-        """Before a fork: hold the journal's lock, so that no thread changes it meanwhile."""
-        return self._parts.journal.freeze()
-
-    def _after_fork_in_child(self) -> None:
-        """After a fork: open files and locks anew; the next recording starts a thread."""
-        self._async_worker = AsyncWorker()
-        self._parts.uploader.after_fork_in_child()
-        if self._configuration.is_in_memory:
-            from hubbub.sdk.assembly import build
-
-            # the parent keeps the reports in memory: the child is a client of its own
-            self._parts = build(self._configuration, self._seams)
-        else:
-            self._parts.journal.after_fork_in_child()
-            self._parts.compactor.after_fork_in_child()
-            self._parts.builder.after_fork_in_child()
-
     def __del__(self) -> None:
-        parts = getattr(self, "_parts", None)
+        parts = getattr(self, "_built", None)
         if parts is not None:
             parts.uploader.end()
 
@@ -555,7 +546,7 @@ class Subject:
         value
             Value of the metric's kind. None means "no value".
         """
-        await self._client._async_worker.run(self._client._record, self._id, metric, value)
+        await self._client._parts.async_worker.run(self._client._record, self._id, metric, value)
 
     def __repr__(self) -> str:
         return "<hubbub.Subject>"
@@ -567,9 +558,8 @@ def collaborators(client: Client) -> Collaborators:
 
 
 def _stop_at_exit() -> None:
-    for client in registered_clients():
-        if isinstance(client, Client):
-            client._stop()
+    for client in list(_clients):
+        client._stop()
 
 
 atexit.register(_stop_at_exit)

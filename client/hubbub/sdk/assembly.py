@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import os
+import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from hubbub.metrics.periods import utc_now
@@ -17,9 +19,10 @@ from hubbub.sdk.recording.enrollment import Enrollment
 from hubbub.sdk.recording.recorder import Recorder
 from hubbub.sdk.recording.subject_encoders import SubjectEncoders
 from hubbub.sdk.runtime.clock import PeriodClock
+from hubbub.sdk.runtime.threads import AsyncWorker
 from hubbub.sdk.storage.compaction import Compactor
 from hubbub.sdk.storage.copy_detection import CopyDetector, MachineIdReader, read_machine_id
-from hubbub.sdk.storage.filesystem import Disk, MemoryDisk, SystemDisk
+from hubbub.sdk.storage.filesystem import Disk, MemoryDisk, SystemDisk, close_inherited
 from hubbub.sdk.storage.journal import Journal
 from hubbub.sdk.storage.secret_file import SecretFile
 from hubbub.sdk.storage.state import State
@@ -35,9 +38,15 @@ class Collaborators:
 
     Internal: for `hubbub.testing` and for tests that need more of a client than its public methods, see `hubbub.client.collaborators`.
 
-    detaches : whether a detached process sends the reports
+    process_id : process that built them: a forked child inherits locks that may never open, threads that do not run, and files whose locks
+                 do not exclude the parent
+    lock_type  : `threading.Lock` when they were built: gevent and eventlet replace it, and a lock of the other kind blocks all greenlets
+    detaches   : whether a detached process sends the reports
+    successors : what replaced them, by the same two things
     """
 
+    process_id: int
+    lock_type: object
     disk: Disk
     journal: Journal
     compactor: Compactor
@@ -49,7 +58,28 @@ class Collaborators:
     consent_manager: ConsentManager
     sender: Sender
     uploader: Uploader
+    async_worker: AsyncWorker
     detaches: bool
+    successors: dict[tuple[int, object], Collaborators] = field(default_factory=dict)
+
+    @property
+    def is_current(self) -> bool:
+        """Whether this process, with its threads of today, built them."""
+        return self.process_id == os.getpid() and self.lock_type is threading.Lock
+
+    def rebuild(self, configuration: Configuration, seams: AllSeams) -> Collaborators:
+        """Return the objects that replace these in this process. It takes no lock, and all threads get the same ones."""
+        close_inherited()
+        key = os.getpid(), threading.Lock
+        return self.successors.setdefault(key, build(configuration, seams, self))
+
+    def close(self) -> None:
+        """End the upload thread, save what is in memory, and close the files."""
+        self.uploader.stop()
+        self.sender.close()
+        if self.journal.has_unsynced:
+            self.journal.sync()
+        self.journal.close()
 
     def send_all_now(self, seconds: float = math.inf) -> int:
         """End every period now and send all reports, without their random delays; return the number of attempted uploads.
@@ -119,15 +149,21 @@ class AllSeams(Seams):
         return cls(transport=seams.transport, clock=seams.clock, random_bytes=seams.random_bytes)
 
 
-def build(configuration: Configuration, seams: AllSeams) -> Collaborators:
-    """Build the collaborators of a client, and hand each to those that need it."""
+def build(configuration: Configuration, seams: AllSeams, before: Collaborators | None = None) -> Collaborators:
+    """Build the collaborators of a client, and hand each to those that need it.
+
+    before : those that they replace. What is in their memory stays theirs, but a withdrawal of consent holds here, too
+    """
+    is_forked = before is not None and before.process_id != os.getpid()
     definitions, random_bytes, clock = configuration.definitions, seams.random_bytes, seams.clock
     in_memory = configuration.is_in_memory
     disk = seams.disk or (MemoryDisk() if in_memory else SystemDisk())
+    if before is not None and not is_forked:
+        disk = before.disk
     journal = Journal(configuration.directory, disk)
     compactor = Compactor(journal, disk)
     secret_file = SecretFile(journal, disk, random_bytes)
-    today, limit = PeriodClock(clock), ConsentLimit(configuration.consent_limit)
+    today, limit = PeriodClock(clock), ConsentLimit(configuration.consent_limit) if before is None else before.limit
     encoders = SubjectEncoders(journal, secret_file.load, random_bytes)
     enrollment = Enrollment(
         journal,
@@ -145,6 +181,7 @@ def build(configuration: Configuration, seams: AllSeams) -> Collaborators:
         labels=configuration.groups,
         limits=configuration.limits,
         random_bytes=random_bytes,
+        notes_runs=in_memory or not is_forked,
     )
     recorder = seams.recorder(journal, definitions, encoders, enrollment, builder, today, limit, random_bytes)
     machine_id = (lambda: None) if in_memory else seams.machine_id
@@ -174,6 +211,8 @@ def build(configuration: Configuration, seams: AllSeams) -> Collaborators:
         hurries=configuration.detached and not detaches,
     )
     return Collaborators(
+        os.getpid(),
+        threading.Lock,
         disk,
         journal,
         compactor,
@@ -185,6 +224,7 @@ def build(configuration: Configuration, seams: AllSeams) -> Collaborators:
         consent_manager,
         sender,
         Uploader(journal, compactor, sender),
+        AsyncWorker(),
         detaches,
     )
 

@@ -222,7 +222,7 @@ def test_off_in_undeletable_directory_is_saved_with_warning(rig: Rig) -> None:
     assert [path.name for path in rig.state.iterdir() if path.name.startswith("secret")] == []
 
 
-def test_unsaved_off_applies_to_process_and_children(rig: Rig) -> None:
+def test_unsaved_off_applies_to_process_and_children(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     disk = SimulatedDisk()
     client = rig.agreed(disk=disk)
     client.record("homepage", "https://example.org/")
@@ -231,9 +231,8 @@ def test_unsaved_off_applies_to_process_and_children(rig: Rig) -> None:
     disk.full = True
     with pytest.warns(RuntimeWarning, match="the previous value may apply after a restart"):
         assert client.set_consent("off") is False
-    collaborators(
-        client
-    ).journal.after_fork_in_child()  # the child drops unwritten events, because the parent keeps them
+    child = os.getpid() + 1
+    monkeypatch.setattr(os, "getpid", lambda: child)  # this is a forked child now
     rig.clock.move(days=3)
     disk.full = False
     with collaborators(client).journal as state:

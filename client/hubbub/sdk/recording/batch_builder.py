@@ -69,7 +69,10 @@ class Limits:
 
 
 class BatchBuilder:
-    """Builds the batches of finished periods, and discards batches beyond the limits."""
+    """Builds the batches of finished periods, and discards batches beyond the limits.
+
+    notes_runs : whether this process was started, and not forked: only then does it fix labels
+    """
 
     def __init__(
         self,
@@ -82,6 +85,7 @@ class BatchBuilder:
         labels: Mapping[str, str],
         limits: Limits,
         random_bytes: RandomBytes,
+        notes_runs: bool,
     ) -> None:
         self._journal = journal
         self._definitions = definitions
@@ -94,7 +98,7 @@ class BatchBuilder:
         self._unchecked: list[Key] = []
         self._earliest_end = date.max
         self._is_new = OncePerKey()
-        self._notes_runs = True
+        self._notes_runs = notes_runs
 
     def note_run(self, state: State, *, is_start: bool = False) -> None:
         """Fix the label of each current period that no run of the app has reached.
@@ -116,10 +120,6 @@ class BatchBuilder:
                 changed.append(GroupLabels(metric.digest, steps))
         if changed:
             self._journal.write(*changed)
-
-    def after_fork_in_child(self) -> None:
-        """Leave the labels to the processes that were started."""
-        self._notes_runs = False
 
     def build_due(self, state: State) -> bool:
         """Build batches of one slice of the accounts, and discard batches beyond the limits; return whether accounts are left.

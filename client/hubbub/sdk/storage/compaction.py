@@ -41,7 +41,7 @@ from hubbub.sdk.storage.events import (
     QuarantineSnapshot,
     SentSnapshot,
 )
-from hubbub.sdk.storage.filesystem import Disk, Lock
+from hubbub.sdk.storage.filesystem import Disk
 from hubbub.sdk.storage.journal import Journal
 from hubbub.sdk.storage.state import State
 
@@ -57,15 +57,14 @@ COMPACT_ABOVE_BYTES = 1 << 18
 class Compactor:
     """Compacts the journal of one directory; one process at a time."""
 
-    def __init__(self, journal: Journal, disk: Disk, sleep: Callable[[float], None] = time.sleep) -> None:
+    def __init__(self, journal: Journal, disk: Disk, sleep: Callable[[float], None] | None = None) -> None:
         self._journal = journal
         self._disk = disk
-        self._sleep = sleep
+        self._sleep = sleep or time.sleep
         self._snapshot = journal.directory / SNAPSHOT
         self._new = journal.directory / f"{SNAPSHOT}.new"
         self._earlier = journal.directory / ROTATED
         self._thread_lock = threading.Lock()
-        self._lock: Lock | None = None
 
     def is_due(self) -> bool:
         """Return whether the journal is larger than its snapshot, or a kill interrupted a compaction."""
@@ -90,17 +89,10 @@ class Compactor:
         finally:
             self._thread_lock.release()
 
-    def after_fork_in_child(self) -> None:
-        """Close the lock, which belongs to the parent."""
-        self._thread_lock = threading.Lock()
-        if self._lock is not None:
-            self._lock.close()
-            self._lock = None
-
     def _compact(self, *, always: bool) -> bool:
         lock = None
         try:
-            lock = self._lock = self._disk.lock(self._journal.directory / "compactor")
+            lock = self._disk.lock(self._journal.directory / "compactor")
             if always:
                 self._journal.acquire_lock(lock)
             elif not lock.acquire(wait=False):
@@ -110,7 +102,6 @@ class Compactor:
             self._journal.degrade(problem)
             return False
         finally:
-            self._lock = None
             if lock is not None:
                 try:
                     lock.release()
@@ -136,7 +127,7 @@ class Compactor:
                 written = self._write(state, erased=erased) and self._put_in_place(state)
             finally:
                 with suppress(OSError):
-                    if self._disk.identity(self._new) is not None:
+                    if not self._journal.is_inherited and self._disk.identity(self._new) is not None:
                         self._disk.remove(self._new)
             if not written:
                 if not always or self._journal.run(self._is_current, state):
@@ -162,7 +153,7 @@ class Compactor:
             # consent and ledger are written twice, so that one damaged record loses neither
             events = chain(protected_events(state), other_events(state), protected_events(state))
             while data := self._journal.take_records(events, EVENTS_PER_SLICE):
-                if state.erasure_pending != erased:
+                if state.erasure_pending != erased or self._journal.is_inherited:
                     return False
                 file.append(data)
                 self._sleep(SLICE_PAUSE_SECONDS)

@@ -73,6 +73,30 @@ class Disk(Protocol):
         """Return a lock between processes on this file, not yet acquired."""
 
 
+_opened: dict[int, tuple[int, int, int]] = {}
+"""Process, device and inode of each descriptor that a client has open."""
+
+
+def close_inherited() -> None:
+    """Close the descriptors that the parent of this forked process opened.
+
+    A lock that a killed parent held would stay locked as long as a child has its file open. A descriptor that the host has closed, and that
+    stands for another file now, stays open.
+    """
+    for descriptor, (process_id, *file) in list(_opened.items()):
+        if process_id != os.getpid() and _opened.pop(descriptor, None) is not None:
+            with suppress(OSError):
+                status = os.fstat(descriptor)
+                if [status.st_dev, status.st_ino] == file:
+                    os.close(descriptor)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        after_in_child=close_inherited
+    )  # a fork in C may not call it: then the first call of a client does
+
+
 class _PrivateFile:
     """An open file of this user with mode 0600; created if it does not exist. It is closed by `close`, or when the object is deleted."""
 
@@ -80,9 +104,10 @@ class _PrivateFile:
 
     def __init__(self, path: Path) -> None:
         require_posix()
-        self._descriptor = os.open(path, _NEW, 0o600)
+        self._descriptor, self._process_id = os.open(path, _NEW, 0o600), os.getpid()
         try:
             status = os.fstat(self._descriptor)
+            _opened[self._descriptor] = self._process_id, status.st_dev, status.st_ino
             if not stat.S_ISREG(status.st_mode):
                 raise OSError(errno.EINVAL, f"{path.name} is not a regular file")
             if status.st_uid != current_user():
@@ -96,7 +121,8 @@ class _PrivateFile:
 
     def close(self) -> None:
         descriptor, self._descriptor = self._descriptor, -1
-        if descriptor >= 0:
+        if descriptor >= 0 and self._process_id == os.getpid():  # `close_inherited` closes the parent's
+            _opened.pop(descriptor, None)
             os.close(descriptor)
 
     def __del__(self) -> None:

@@ -14,7 +14,7 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -58,12 +58,15 @@ class Journal:
     write (the last of each kind for each item), and tries to write them at each `sync`.
 
     problem : why the directory cannot be used, in words; empty if it can
+
+    A journal belongs to the process that made it. A forked child makes its own, because its parent's locks and files are shared with the parent.
     """
 
-    def __init__(self, directory: Path, disk: Disk, sleep: Callable[[float], None] = time.sleep) -> None:
+    def __init__(self, directory: Path, disk: Disk, sleep: Callable[[float], None] | None = None) -> None:
         self.directory = directory
         self._disk = disk
-        self._sleep = sleep
+        self._sleep = sleep or time.sleep
+        self._process_id = os.getpid()
         self._path = directory / JOURNAL
         self.thread_lock = threading.RLock()
         """Excludes the other threads of this process. `with journal` holds it, and the lock between processes."""
@@ -87,6 +90,11 @@ class Journal:
     def is_read(self) -> bool:
         """Whether the state was read from the disk; otherwise the spent epsilon is unknown."""
         return self._file is not None
+
+    @property
+    def is_inherited(self) -> bool:
+        """Whether this process is a forked child of the one that made the journal."""
+        return self._process_id != os.getpid()
 
     @property
     def size(self) -> int:
@@ -114,7 +122,7 @@ class Journal:
         The host's signal handlers may raise anywhere in it. The interpreter releases `thread_lock`, and the next call of this process
         repairs the rest, see docs/decisions/0132.
         """
-        me = threading.get_ident()
+        me = self._process_id, threading.get_ident()
         try:
             journal_threads.append(me)
             with self.thread_lock:
@@ -131,8 +139,13 @@ class Journal:
             flush_pending_logs()
 
     def __enter__(self) -> State:
-        """Begin what `run` does for one step. Only for threads of hubbub, which no signal handler interrupts."""
-        journal_threads.append(threading.get_ident())
+        """Begin what `run` does for one step. Only for threads of hubbub, which no signal handler interrupts.
+
+        A greenlet survives a fork. In the child it ends here, without a trace.
+        """
+        if self.is_inherited:
+            raise SystemExit
+        journal_threads.append((self._process_id, threading.get_ident()))
         self.thread_lock.acquire()
         self._depth += 1
         try:
@@ -148,7 +161,7 @@ class Journal:
             self._leave()
         finally:
             self.thread_lock.release()
-            journal_threads.remove(threading.get_ident())
+            journal_threads.remove((self._process_id, threading.get_ident()))
             flush_pending_logs()
 
     def _leave(self) -> None:
@@ -198,6 +211,8 @@ class Journal:
                 self._lock_timeout = 0.0
                 raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
             self._sleep(pause)
+            if self.is_inherited:
+                raise OSError(errno.EBADF, "the lock belongs to the parent process")
             waited, pause = waited + pause, min(1.5 * pause, 0.02)
         if self._lock_timeout == 0:
             self._lock_timeout = LOCK_TIMEOUT_SECONDS
@@ -230,7 +245,7 @@ class Journal:
 
         Recordings do not wait for it. Call it outside `with journal`.
         """
-        me = threading.get_ident()
+        me = self._process_id, threading.get_ident()
         try:
             journal_threads.append(me)
             with self._sync_lock:
@@ -293,20 +308,6 @@ class Journal:
         self._file, self._unsynced_files = None, {}
         self._inode = self._end = 0
         self._has_partial_record = False
-
-    def freeze(self) -> Generator[None, None, None]:
-        """Hold the thread lock from `next` to `close`, so that a fork copies no half-done change."""
-        with self.thread_lock:
-            yield
-
-    def after_fork_in_child(self) -> None:
-        """Open the files again: a lock on an inherited file would be the parent's."""
-        self.thread_lock = threading.RLock()
-        self._sync_lock = threading.Lock()
-        self._depth = 0
-        journal_threads[:] = [thread for thread in journal_threads if thread == threading.get_ident()]
-        self._pending = PendingEvents()  # the parent keeps them, and writes them
-        self.close()
 
     def _catch_up(self) -> None:
         """Read one step of the events that other processes wrote."""

@@ -67,13 +67,13 @@ class DebugTransport:
 
     def __init__(self, url: str, ca_certs: str | None = None) -> None:
         self._url = check_url(url)
-        is_local = is_loopback(urlsplit(self._url).hostname or "")
-        self._transport = HttpTransport(url, ca_certs) if is_local else None
+        self._ca_certs = ca_certs
+        self._is_local = is_loopback(urlsplit(self._url).hostname or "")
 
     @property
     def destination(self) -> str:
         """What happens to a report, in words."""
-        if self._transport is None:
+        if not self._is_local:
             return "not sent: the aggregator is on another machine, and HUBBUB_DEBUG is set"
         return f"sent to {self._url}"
 
@@ -81,8 +81,8 @@ class DebugTransport:
         """Send a body to this machine, or accept it; print it and the result."""
         batch = Batch.from_json(body)
         response, result = UploadResponse(202, batch_id=str(batch.batch_id)), self.destination
-        if self._transport is not None:
-            response = self._transport.send(body, is_wanted)
+        if self._is_local:
+            response = HttpTransport(self._url, self._ca_certs).send(body, is_wanted)
             result = f"{self.destination}: {response.description}"
         print_line(f"{batch.metric}, {batch.period}: {result}: {body.decode().rstrip()}")
         return response

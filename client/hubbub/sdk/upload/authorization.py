@@ -6,11 +6,11 @@ after the first has returned. A token is neither stored nor logged, and every he
 
 from __future__ import annotations
 
+import queue
 import re
 import threading
 import time
 from collections.abc import Callable
-from queue import Empty, SimpleQueue
 
 from hubbub.sdk.configuration import Authorization
 
@@ -37,19 +37,19 @@ class TokenSource:
         """
         if self._thread is not None and self._thread.is_alive():
             raise AuthorizationError("authorization has not returned since the last request")
-        answers = SimpleQueue[object]()
+        answers = queue.SimpleQueue[object]()
         self._thread = threading.Thread(target=self._call, args=(answers,), name="hubbub-authorization", daemon=True)
         self._thread.start()
         deadline = time.monotonic() + seconds
         while is_wanted():
             try:
                 return _header(answers.get(timeout=_POLL_SECONDS))
-            except Empty:
+            except queue.Empty:
                 if time.monotonic() >= deadline:
                     raise AuthorizationError(f"authorization did not return within {seconds:g} seconds") from None
         raise AuthorizationError("the request was given up")
 
-    def _call(self, answers: SimpleQueue[object]) -> None:
+    def _call(self, answers: queue.SimpleQueue[object]) -> None:
         try:
             answers.put(self._authorization())
         except BaseException as problem:  # noqa: BLE001  (of the app; its message may have the token)

@@ -5,6 +5,7 @@ The thread syncs recordings, builds and sends due batches, and starts the thread
 
 from __future__ import annotations
 
+import queue
 import sys
 import threading
 import time
@@ -12,7 +13,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
-from queue import Empty, SimpleQueue
 
 from hubbub.consent import Consent
 from hubbub.randomness import RandomBytes
@@ -92,12 +92,6 @@ class Uploader:
         if self._loop is not None:
             self._loop.end()
 
-    def after_fork_in_child(self) -> None:
-        """Forget the parent's thread, which does not exist in the child."""
-        self._starting = threading.RLock()
-        self._loop = None
-        self._sender.after_fork_in_child()
-
 
 class UploadLoop:
     """One run of the upload thread: calls `Sender.attempt` when woken and when a batch is due."""
@@ -106,10 +100,10 @@ class UploadLoop:
         self._journal = journal
         self._compactor = compactor
         self._sender = sender
-        self._wakeups: SimpleQueue[None] = SimpleQueue()
+        self._wakeups: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._flush_requested = self._dirty = self._stopped = False
         self._rounds_begun = self._rounds_ended = 0
-        self._flushes: list[SimpleQueue[None]] = []
+        self._flushes: list[queue.SimpleQueue[None]] = []
         self._pause = 0.0
         self._thread: threading.Thread | None = None
         self._compacting: threading.Thread | None = None
@@ -140,7 +134,7 @@ class UploadLoop:
         deadline = time.monotonic() + timeout
         self._sender.hurry()
         self.start()
-        wanted, ended = self._rounds_begun + 1, SimpleQueue[None]()
+        wanted, ended = self._rounds_begun + 1, queue.SimpleQueue[None]()
         self._flushes.append(ended)
         try:
             while self._rounds_ended < wanted or self._pause == 0:
@@ -149,7 +143,7 @@ class UploadLoop:
                 left = deadline - time.monotonic()
                 if left <= 0 or self._thread is None:
                     return False
-                with suppress(Empty):
+                with suppress(queue.Empty):
                     ended.get(timeout=left)
             return not self._sender.overdue
         finally:
@@ -170,7 +164,7 @@ class UploadLoop:
         self._wakeups.put(None)
 
     def _run(self) -> None:
-        while not self._stopped:
+        while not (self._stopped or self._journal.is_inherited):
             self._flush_requested = self._dirty = False
             self._rounds_begun += 1
             pause = call_safely(self._round, LEASE_RETRY_SECONDS)
@@ -189,7 +183,7 @@ class UploadLoop:
                 until, noticed = time.monotonic() + SYNC_WITHIN_SECONDS, True
             try:
                 self._wakeups.get(timeout=max(0.0, until - time.monotonic()))
-            except Empty:
+            except queue.Empty:
                 return
 
     def _round(self) -> float:
@@ -290,12 +284,6 @@ class Sender:
                 self._close_lease()
             finally:
                 self._sending.release()
-
-    def after_fork_in_child(self) -> None:
-        """Close the parent's lease: a child that kept its file open would prevent other processes from sending."""
-        self._close_lease()
-        self._sending = threading.Lock()
-        self.begin()
 
     def _close_lease(self) -> None:
         if self._lease is not None:
