@@ -66,11 +66,12 @@ class Uploader:
                 loop = UploadLoop(self._journal, self._compactor, self._sender)
                 try:
                     loop.start()
-                    self._loop = loop
+                    self._loop = loop if loop.is_alive else None
                 except BaseException:  # a signal handler's exception; the thread may have begun
                     self._loop = None
                     loop.end()
                     raise
+                return loop
             return self._loop
 
     def wake(self) -> None:
@@ -91,6 +92,12 @@ class Uploader:
         """Ask the thread to end. Takes no lock, so a finalizer may call it."""
         if self._loop is not None:
             self._loop.end()
+
+
+def is_uwsgi_master() -> bool:
+    """Return whether this process is uwsgi before it forks its workers: a thread that runs then may hold the interpreter's lock for ever in one."""
+    uwsgi = sys.modules.get("uwsgi")
+    return uwsgi is not None and getattr(uwsgi, "worker_id", lambda: 1)() == 0
 
 
 class UploadLoop:
@@ -115,7 +122,7 @@ class UploadLoop:
 
     def start(self) -> None:
         """Start the thread, unless it runs. At the interpreter's end a new thread would never begin, so none is started."""
-        if not self.is_alive and not sys.is_finalizing():
+        if not self.is_alive and not sys.is_finalizing() and not is_uwsgi_master():
             self._stopped = False
             self._thread = threading.Thread(target=self._run, name="hubbub", daemon=True)
             try:
