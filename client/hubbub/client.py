@@ -9,7 +9,6 @@ import atexit
 import logging
 import os
 import threading
-import warnings
 import weakref
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -158,13 +157,6 @@ class Client:
         self._built = build(configuration, all_seams)
         _clients.add(self)
         call_safely(self._resume, None)
-        if self._parts.journal.problem:
-            warnings.warn(
-                "hubbub cannot use its state directory and will not persist or send reports: "
-                f"{self._parts.journal.problem}",
-                RuntimeWarning,
-                stacklevel=2,
-            )
 
     def record(self, metric: str, value: Value | JointValue = None) -> None:
         """Record a value. The method returns at once and never raises.
@@ -245,7 +237,8 @@ class Client:
         Returns
         -------
         bool
-            Whether the disk saved all of it.
+            Whether the disk saved all of it. It does not say that reports are sent: a variable such as DO_NOT_TRACK may
+            lower the level. Show the user ``client.consent.effective``.
 
         Raises
         ------
@@ -254,7 +247,7 @@ class Client:
 
         Notes
         -----
-        If the disk cannot save or delete a part, a RuntimeWarning names it. The new level holds in this process
+        If the disk cannot save or delete a part, a logged warning names it. The new level holds in this process
         nevertheless: after "off" neither it nor its children send anything. Call `set_consent` again when the disk
         works. A client that is paused saves "off" alone, and only if `state` holds a client's state; for other levels
         the result is False.
@@ -266,11 +259,11 @@ class Client:
             lambda: self._set_consent(Consent(consent), text), ["an internal error occurred, see the log"]
         )
         if missing and consent != Consent.ON and (consent == Consent.OFF or not self._configuration.paused):
-            warnings.warn(
-                f"consent is {consent} in this process, but not all of it was saved: {'; '.join(missing)}. Call set_consent again when the "
-                "disk works",
-                RuntimeWarning,
-                stacklevel=2,
+            log(
+                logging.WARNING,
+                "consent is %s in this process, but not all of it was saved: %s. Call set_consent again when the disk works",
+                consent,
+                "; ".join(missing),
             )
         return not missing
 
@@ -496,6 +489,7 @@ class Client:
         """At exit: end the upload thread."""
         call_safely(lambda: self._seams.before_stop(self._parts), None)
         self._parts.uploader.stop()
+        call_safely(self._parts.save, None)
         self._seams.at_exit()
 
     def __del__(self) -> None:

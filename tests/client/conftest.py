@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import logging
+import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from datetime import date
+from logging.handlers import BufferingHandler
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +68,20 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
     yield rig
     for client in rig.started:
         client.close()
+
+
+@contextmanager
+def logged(match: str) -> Iterator[None]:
+    """Require that hubbub logs a warning that matches."""
+    handler = BufferingHandler(1000)
+    logger = logging.getLogger("hubbub")
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+    messages = [record.getMessage() for record in handler.buffer if record.levelno == logging.WARNING]
+    assert any(re.search(match, message) for message in messages), messages
 
 
 def require_balanced(counts: Accounting) -> None:

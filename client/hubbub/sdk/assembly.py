@@ -22,7 +22,7 @@ from hubbub.sdk.runtime.clock import PeriodClock
 from hubbub.sdk.runtime.threads import AsyncWorker
 from hubbub.sdk.storage.compaction import Compactor
 from hubbub.sdk.storage.copy_detection import CopyDetector, MachineIdReader, read_machine_id
-from hubbub.sdk.storage.filesystem import Disk, MemoryDisk, SystemDisk, close_inherited
+from hubbub.sdk.storage.filesystem import Disk, MemoryDisk, MissingDisk, SystemDisk, close_inherited
 from hubbub.sdk.storage.journal import Journal
 from hubbub.sdk.storage.secret_file import SecretFile
 from hubbub.sdk.storage.state import State
@@ -73,9 +73,15 @@ class Collaborators:
         key = os.getpid(), threading.Lock
         return self.successors.setdefault(key, build(configuration, seams, self))
 
+    def save(self) -> None:
+        """Save the counts of ignored recordings, which wait for the upload thread."""
+        if self.recorder.unsaved_ignored:
+            self.journal.run(self.recorder.save)
+
     def close(self) -> None:
         """End the upload thread, save what is in memory, and close the files."""
         self.uploader.stop()
+        self.save()
         self.sender.close()
         if self.journal.has_unsynced:
             self.journal.sync()
@@ -157,7 +163,7 @@ def build(configuration: Configuration, seams: AllSeams, before: Collaborators |
     is_forked = before is not None and before.process_id != os.getpid()
     definitions, random_bytes, clock = configuration.definitions, seams.random_bytes, seams.clock
     in_memory = configuration.is_in_memory
-    disk = seams.disk or (MemoryDisk() if in_memory else SystemDisk())
+    disk = seams.disk or (MemoryDisk() if in_memory else _system_disk(configuration.unresolved))
     if before is not None and not is_forked:
         disk = before.disk
     journal = Journal(configuration.directory, disk)
@@ -227,6 +233,10 @@ def build(configuration: Configuration, seams: AllSeams, before: Collaborators |
         AsyncWorker(),
         detaches,
     )
+
+
+def _system_disk(unresolved: str) -> Disk:
+    return MissingDisk(unresolved) if unresolved else SystemDisk()
 
 
 def _can_detach() -> bool:

@@ -47,6 +47,7 @@ class Configuration:
 
     definitions   : definitions of the app's metrics
     directory     : state directory, absolute
+    unresolved    : why the machine has no absolute path for it; empty if it has
     url           : URL of the aggregator, that of HUBBUB_URL if it is set
     consent_limit : highest consent level of this process
     is_debug      : whether debug mode replaces the state directory and the transport
@@ -58,6 +59,7 @@ class Configuration:
 
     definitions: Definitions
     directory: Path
+    unresolved: str
     url: str
     durability: Durability
     policy: Policy
@@ -132,9 +134,11 @@ def configure(
     if paused:
         messages.append((level, f"paused, {paused}: this process records, stores and sends nothing. {rest}"))
     definitions = definitions if isinstance(definitions, Definitions) else load_definitions(definitions)
+    directory, unresolved = _absolute("state", state)
     configuration = Configuration(
         definitions=definitions,
-        directory=_absolute("state", state),
+        directory=directory,
+        unresolved=unresolved,
         url=url if settings.url is None else settings.url,
         durability=durability,
         policy=_instance_or_default("policy", policy, Policy),
@@ -199,16 +203,18 @@ def environment_settings(environment: Mapping[str, str]) -> EnvironmentSettings:
     return EnvironmentSettings(consent, url, debug not in _FALSE_VALUES, tuple(filter(None, warnings)))
 
 
-def _absolute(name: str, path: str | Path) -> Path:
-    """Return an absolute path, which stays valid when the program changes its working directory."""
+def _absolute(name: str, path: str | Path) -> tuple[Path, str]:
+    """Return an absolute path, which stays valid when the program changes its working directory, and why there is none.
+
+    That a user has no home directory, or that the working directory was deleted, is a condition of the machine and no wrong argument.
+    """
     if not isinstance(path, str | Path) or not str(path).strip() or "\0" in str(path):
         raise ParameterError(f"{name} must be a path that is not empty, got {path!r}: pass a str or a Path")
     try:
-        return Path(path).expanduser().absolute()
+        return Path(path).expanduser().absolute(), ""
     except (OSError, RuntimeError) as problem:
-        raise ParameterError(
-            f"{name}: the path {str(path)!r} cannot be resolved ({problem}): pass an absolute path"
-        ) from None
+        reason = getattr(problem, "strerror", None) or str(problem).rstrip(".")
+        return Path(path), f"{str(path)!r} cannot be resolved ({reason}): pass an absolute path as `{name}`"
 
 
 def _check_groups(groups: Mapping[str, str], definitions: Definitions) -> Mapping[str, str]:
@@ -231,7 +237,7 @@ def _check_ca_certs(ca_certs: str | None) -> str | None:
     """Return the absolute path of a file of certificates; None stays None."""
     if ca_certs is None:
         return None
-    path = _absolute("ca_certs", ca_certs)
+    path, _ = _absolute("ca_certs", ca_certs)
     if not os.access(path, os.R_OK) or not path.is_file():
         raise ParameterError(f"ca_certs must be a readable PEM file of certificates, got {ca_certs!r}")
     return str(path)

@@ -16,7 +16,7 @@ from hubbub.sdk.storage.compaction import protected_events
 from hubbub.sdk.storage.events import ConsentChange, Erasure
 from hubbub.sdk.storage.filesystem import File, SystemDisk
 from hubbub.testing import deliver
-from tests.client.conftest import HOMEPAGE, SURVEY, Rig, require_balanced
+from tests.client.conftest import HOMEPAGE, SURVEY, Rig, logged, require_balanced
 from tests.support.power_loss_filesystem import SimulatedDisk
 
 
@@ -207,9 +207,7 @@ def test_off_in_undeletable_directory_is_saved_with_warning(rig: Rig) -> None:
     client.record("homepage", "https://example.org/")
     secret = (rig.state / "secret").read_bytes()
     disk.sealed = True
-    with pytest.warns(
-        RuntimeWarning, match="consent is off in this process, but .* is not erased yet: .*cannot be used"
-    ):
+    with logged(match="consent is off in this process, but .* is not erased yet: .*cannot be used"):
         assert client.set_consent("off") is False
     rig.clock.move(days=3)
     client.record("homepage", "https://example.org/")
@@ -229,7 +227,7 @@ def test_unsaved_off_applies_to_process_and_children(rig: Rig, monkeypatch: pyte
     with collaborators(client).journal as state:
         agreed = next(protected_events(state))
     disk.full = True
-    with pytest.warns(RuntimeWarning, match="the previous value may apply after a restart"):
+    with logged(match="the previous value may apply after a restart"):
         assert client.set_consent("off") is False
     child = os.getpid() + 1
     monkeypatch.setattr(os, "getpid", lambda: child)  # this is a forked child now

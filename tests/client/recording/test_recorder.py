@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 import time
-from collections import Counter
+from collections import Counter, deque
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from random import Random
@@ -474,3 +474,30 @@ def test_no_history_spends_more_than_is_reserved(rig: Rig, unseen_seed: int, his
             client.flush(2)
         for account in client.ledger().accounts:
             assert account.units <= account.reserved_units, account
+
+
+def test_signal_handler_takes_the_last_postponed_recording(rig: Rig) -> None:
+    """A handler that called `accounting` between the question for a postponed recording and its removal: the interrupted call raised."""
+    client = rig.agreed()
+    recorder = collaborators(client).recorder
+
+    class Interrupted(deque[Any]):
+        def popleft(self) -> Any:
+            recorder._postponed = deque(self)  # what the handler sees
+            self.clear()
+            client.accounting()
+            return super().popleft()
+
+    recorder._postponed = Interrupted([(None, "homepage", "x")])
+    assert client.accounting().recorded == 1
+
+
+@pytest.mark.parametrize("end", ["close", "_stop"])
+def test_ignored_recordings_of_a_short_program_are_saved(end: str, rig: Rig) -> None:
+    client = rig.agreed()
+    collaborators(client).uploader.stop(5)
+    collaborators(client).uploader._sender._prepare = None  # the program ends before its thread saves them
+    for _ in range(3):
+        client.record("unknown", "x")
+    getattr(client, end)()
+    assert read_state(rig.state).accounting().ignored["unknown-metric"] == 3

@@ -30,7 +30,7 @@ from hubbub.sdk.storage.filesystem import File, SystemDisk, SystemFile
 from hubbub.sdk.storage.state import State
 from hubbub.sdk.storage.state_reader import read_state
 from hubbub.testing import deliver
-from tests.client.conftest import Rig, require_balanced
+from tests.client.conftest import Rig, logged, require_balanced
 from tests.support.paths import DATA
 from tests.support.power_loss_filesystem import SimulatedDisk
 
@@ -349,7 +349,7 @@ def test_stuck_lock_holder_is_waited_for_once(rig: Rig, monkeypatch: pytest.Monk
     rig.agreed().close()
     lock = SystemDisk().lock(rig.state / "lock")
     assert lock.acquire(wait=False)
-    with pytest.warns(RuntimeWarning, match="locked by another process that does not continue"):
+    with logged(match="locked by another process that does not continue"):
         client = rig.client()
     monkeypatch.setattr(collaborators(client).journal, "_sleep", lambda _: pytest.fail("it waits again"))
     for _ in range(3):

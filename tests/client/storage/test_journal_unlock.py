@@ -60,7 +60,6 @@ CALLS: dict[str, Callable[[Client], object]] = {
 }
 
 
-@pytest.mark.filterwarnings("ignore:consent is local:RuntimeWarning")
 def test_failed_unlock_does_not_raise_or_keep_lock(rig: Rig, unseen_seed: int) -> None:
     """300 calls in a random order; each unlocking fails with probability 1/4."""
     chance = random.Random(unseen_seed)  # noqa: S311
@@ -136,8 +135,6 @@ class UnreadableDisk(FailingDisk):
         return OccupiedLock(SystemDisk.lock(self, path), self.fails)
 
 
-@pytest.mark.filterwarnings("ignore:consent is local:RuntimeWarning")
-@pytest.mark.filterwarnings("ignore:hubbub cannot use its state directory:RuntimeWarning")
 @pytest.mark.parametrize("run", range(6))
 def test_failed_reading_forgets_no_spent_budget(
     run: int, rig: Rig, unseen_seed: int, monkeypatch: pytest.MonkeyPatch

@@ -19,7 +19,7 @@ from hubbub.sdk.storage.filesystem import File, SystemDisk
 from hubbub.sdk.storage.record_format import MAGIC
 from hubbub.sdk.storage.state_reader import read_state
 from hubbub.testing import deliver
-from tests.client.conftest import HOMEPAGE, Rig, require_balanced
+from tests.client.conftest import HOMEPAGE, Rig, logged, require_balanced
 from tests.support.paths import DATA
 
 METRICS = DATA / "metrics.toml"
@@ -84,7 +84,7 @@ def test_queue_is_not_sent_without_readable_secret(rig: Rig) -> None:
         collaborators(client).builder.build_due(state)
     client.close()
     rig.clock.move(days=2)
-    with pytest.warns(RuntimeWarning, match="secret cannot be used .Permission denied.: give Client a directory"):
+    with logged(match="secret cannot be used .Permission denied.: give Client a directory"):
         again = rig.client(disk=Refusing("secret", problem=errno.EACCES))
     assert not again.flush(0.3)
     assert rig.transport.bodies == []
@@ -200,7 +200,7 @@ def test_directory_of_another_program_is_left_unchanged(name: str, rig: Rig) -> 
     rig.state.mkdir(mode=0o700)
     (rig.state / name).write_bytes(b"Dear diary, today")
     (rig.state / name).chmod(0o600)
-    with pytest.warns(RuntimeWarning, match="is not a client's state .*: give Client a directory of its own"):
+    with logged(match="is not a client's state .*: give Client a directory of its own"):
         client = rig.agreed()
     client.record("homepage", "x")
     assert deliver(client) == 0
@@ -246,14 +246,14 @@ def test_rejects_other_state_format_and_keeps_files(
     message = f"has state format version {version}, this hubbub reads version 2.*: {next_step}"
     with pytest.raises(HubbubError, match=message):
         read_state(rig.state)
-    with pytest.warns(RuntimeWarning, match=message):
+    with logged(match=message):
         client = rig.client()
     client.record("homepage", "x")
     assert deliver(client) == 0
     client.close()
     assert journal.read_bytes() == old
     assert "in memory" not in caplog.text
-    assert "hubbub records and sends nothing until" in caplog.text
+    assert "hubbub ignores recordings (`no-state`) and sends nothing" in caplog.text
     (finding,) = check_state(rig.state, rig.clock(), {})
     assert f"has state format version {version}" in finding.observation
     assert finding.next_step == next_step

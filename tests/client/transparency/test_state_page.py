@@ -20,7 +20,7 @@ from hubbub.sdk.storage.state import State
 from hubbub.sdk.transparency.state_page import MAX_SHOWN_REPORTS, state_page
 from hubbub.sdk.upload.retry_policy import UploadResponse
 from hubbub.testing import deliver
-from tests.client.conftest import HOMEPAGE, SURVEY, Rig
+from tests.client.conftest import HOMEPAGE, SURVEY, Rig, logged
 from tests.contracts.test_values_never_leak import CANARY, METRIC, hidden
 from tests.support.chromium import chromium, requested, require
 
@@ -164,7 +164,7 @@ def test_page_of_an_empty_or_unusable_state(rig: Rig, tmp_path: Path) -> None:
         assert "No report is held." in text
     file = tmp_path / "file"
     file.write_text("not a directory")
-    with pytest.warns(RuntimeWarning, match="cannot use its state directory"):
+    with logged("Until the directory is usable"):
         client = rig.client(state=file)
     assert "No metric has been enrolled yet." in client.inspect_html()
 

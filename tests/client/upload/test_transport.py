@@ -544,3 +544,9 @@ def test_inspect_reports_damage(tmp_path: Path) -> None:
         assert "damaged: the epsilon, reports and uploads in them are lost" in done.stderr
         assert "recorded 1" in done.stdout or '"recorded": 1' in done.stdout
         assert "1 damaged record" in done.stdout
+
+
+def test_missing_file_of_the_environments_certificates_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", "/no/such/certificates.pem")
+    response = HttpTransport("https://127.0.0.1:1").send(b"")
+    assert "SSL_CERT_FILE='/no/such/certificates.pem' cannot be read: correct it or unset it" in response.failure

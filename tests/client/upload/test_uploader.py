@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import logging
 import random
+import threading
+import time
 from collections import Counter
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
@@ -16,6 +19,7 @@ from hubbub import Metric, Period, PeriodKind, Policy, UnaryResponse
 from hubbub.client import collaborators
 from hubbub.sdk.storage.events import BatchCreation, QueuedBatch
 from hubbub.sdk.upload.retry_policy import NO_RESPONSE, NOT_SENT, UploadResponse, split_batch
+from hubbub.sdk.upload.transport import always
 from hubbub.testing import ManualClock, RecordingTransport, SeededBytes, deliver
 from hubbub.wire.batch import Batch
 from tests.client.conftest import HOMEPAGE, SURVEY, TODAY, Rig, require_balanced
@@ -471,3 +475,28 @@ def test_split_batch_keeps_all_rows() -> None:
         first, second = split_batch(batch, SeededBytes(n))
         assert (first.cohorts + second.cohorts, first.rows + second.rows) == (batch.cohorts, rows)
         assert abs(len(first) - len(second)) <= 1
+
+
+def test_flush_ends_in_time_when_a_test_has_frozen_the_clock(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It waited for the answer of a server that said nothing: a frozen `time.monotonic` never reached the deadline."""
+    answer, asked = threading.Event(), threading.Event()
+
+    class Mute(RecordingTransport):
+        def send(self, body: bytes, is_wanted: Callable[[], bool] = always) -> UploadResponse:
+            asked.set()
+            answer.wait()
+            return super().send(body, is_wanted)
+
+    client = rig.agreed(transport=Mute())
+    client.record("homepage", "x")
+    rig.clock.move(days=3)
+    monkeypatch.setattr(time, "monotonic", lambda now=time.monotonic: 1e6 if asked.is_set() else now())
+    results: list[bool] = []
+    flushing = threading.Thread(target=lambda: results.append(client.flush(0.5)), daemon=True)
+    flushing.start()
+    flushing.join(30)
+    is_waiting = flushing.is_alive()
+    monkeypatch.undo()
+    answer.set()
+    flushing.join()
+    assert (is_waiting, results) == (False, [False])

@@ -187,7 +187,11 @@ class Recorder:
     def record_postponed(self, state: State) -> None:
         """Take the postponed recordings."""
         while self._postponed and not self._journal.lock_unavailable:
-            self.record(state, *self._postponed.popleft())
+            try:
+                postponed = self._postponed.popleft()
+            except IndexError:  # a signal handler took the last one
+                return
+            self.record(state, *postponed)
 
     def before_consent_change(self, state: State, level_changes: bool) -> None:
         """Take the postponed recordings; if the level changes, ignore the ones that cannot be taken now: they belong to the old level."""
@@ -198,8 +202,7 @@ class Recorder:
 
     def prepare_upload(self, state: State) -> UploadReadiness:
         """Take the postponed recordings, save the ignored counts, and build one slice of the due batches."""
-        self.record_postponed(state)
-        self._save_ignored(state)
+        self.save(state)
         if state.consent is Consent.OFF:
             self._encoders.forget_secret()
         if self._limit.effective(state.consent) is Consent.OFF:
@@ -217,7 +220,9 @@ class Recorder:
         seconds = math.inf if end is None else max((end - self._clock.now()).total_seconds(), 0.001)
         return UploadReadiness(may_send=True, seconds=seconds)
 
-    def _save_ignored(self, state: State) -> None:
+    def save(self, state: State) -> None:
+        """Take the postponed recordings, and save the ignored counts."""
+        self.record_postponed(state)
         if self.unsaved_ignored and state.consent is not Consent.OFF:
             self._journal.write(IgnoredRecordings(dict(self.unsaved_ignored)))
             self.unsaved_ignored.clear()

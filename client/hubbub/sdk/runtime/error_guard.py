@@ -23,14 +23,16 @@ def report_failure(failure: Exception) -> None:
     """
     if not suppress_internal_errors or is_from_signal_handler(failure):
         raise failure
-    where = traceback.extract_tb(failure.__traceback__)[-1]
+    *_, (frame, line) = traceback.walk_tb(
+        failure.__traceback__
+    )  # imports nothing, which is impossible at the interpreter's end
     log(
         logging.ERROR,
         "internal error of hubbub: %s in %s, line %s of %s. The call had no effect; please report it",
         type(failure).__name__,
-        where.name,
-        where.lineno,
-        where.filename,
+        frame.f_code.co_name,
+        line,
+        frame.f_code.co_filename,
     )
 
 

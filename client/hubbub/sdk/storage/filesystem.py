@@ -11,7 +11,7 @@ import stat
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
-from typing import Protocol
+from typing import Any, NoReturn, Protocol
 
 from hubbub.files.posix import current_user, lock_file, require_posix, restrict_mode, unlock_file
 from hubbub.files.private_file import make_private_directory
@@ -233,6 +233,26 @@ class SystemLock(_PrivateFile):
 
     def release(self) -> None:
         unlock_file(self._descriptor)
+
+
+class MissingDiskError(OSError):
+    """The machine has no absolute path for the state directory."""
+
+
+class MissingDisk:
+    """A disk of which nothing can be used.
+
+    reason : why, and what to do
+    """
+
+    def __init__(self, reason: str) -> None:
+        self._reason = reason
+
+    def _raise(self, *_: Any, **__: Any) -> NoReturn:
+        raise MissingDiskError(errno.ENOENT, self._reason)
+
+    make_directory = open = open_new = identity = list_directory = _raise
+    link = remove = replace = sync_directory = lock = _raise
 
 
 class MemoryDisk:

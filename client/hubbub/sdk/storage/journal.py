@@ -32,7 +32,7 @@ from hubbub.sdk.storage.events import (
     IgnoredRecordings,
     Reschedule,
 )
-from hubbub.sdk.storage.filesystem import Disk, File, Lock
+from hubbub.sdk.storage.filesystem import Disk, File, Lock, MissingDiskError
 from hubbub.sdk.storage.record_format import OtherFormatError, describe_version, is_foreign, other_version
 from hubbub.sdk.storage.sent_periods import SentPeriods
 from hubbub.sdk.storage.state import State
@@ -404,12 +404,14 @@ class Journal:
         if is_from_signal_handler(problem):
             raise problem
         if not self.problem:
-            self.problem = f"{path or self.directory} {describe_os_error(problem)}"
-            is_unreadable = self._file is None and problem.errno in (errno.EPROTO, errno.EBADMSG)
+            is_missing = isinstance(problem, MissingDiskError)
+            where = "state" if is_missing else path or self.directory
+            self.problem = f"{where} {describe_os_error(problem)}"
             log_when_unlocked(
-                "%s. hubbub records and sends nothing until the directory is usable."
-                if is_unreadable
-                else "%s. hubbub keeps recording in memory and pauses uploads until the directory is usable again.",
+                "%s. Until the directory is usable, hubbub keeps recording in memory and sends nothing."
+                if self._file is not None or self.lock_unavailable
+                else "%s. Until the directory is usable, hubbub ignores recordings (`no-state`) and sends nothing. "
+                'durability="memory" needs no directory.',
                 self.problem,
             )
 
@@ -463,7 +465,7 @@ def _combine(earlier: Event, event: Event) -> Event:
 def describe_os_error(problem: OSError) -> str:
     """Return the reason why a state directory cannot be used, and the next step, in words."""
     reason = problem.strerror or type(problem).__name__
-    if isinstance(problem, OtherFormatError):
+    if isinstance(problem, OtherFormatError | MissingDiskError):
         return reason
     own_directory = "give Client a directory of its own as `state`"
     match problem.errno:

@@ -107,8 +107,8 @@ def debugged(configuration: Configuration, seams: AllSeams) -> tuple[Configurati
         at_exit=_deletion(directory),
     )
     if directory is None:
-        return replace(configuration, durability="memory", detached=False), seams
-    return replace(configuration, directory=directory, detached=False), seams
+        return replace(configuration, unresolved="", durability="memory", detached=False), seams
+    return replace(configuration, directory=directory, unresolved="", detached=False), seams
 
 
 def _send_all(parts: Collaborators) -> None:

@@ -148,7 +148,7 @@ class HttpTransport:
         import urllib3
         from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
-        options: dict[str, Any] = {"maxsize": 1, "ca_certs": self._ca_certs or os.environ.get("SSL_CERT_FILE")}
+        options: dict[str, Any] = {"maxsize": 1, "ca_certs": self._ca_certs or _certificates_of_environment()}
         proxy = _proxy(self._url)
         manager = _through(proxy, options) if proxy else urllib3.PoolManager(**options)
         manager.pool_classes_by_scheme = {
@@ -160,6 +160,13 @@ class HttpTransport:
             for scheme, pool in (("http", HTTPConnectionPool), ("https", HTTPSConnectionPool))
         }
         return manager
+
+
+def _certificates_of_environment() -> str | None:
+    path = os.environ.get("SSL_CERT_FILE")
+    if path and not os.access(path, os.R_OK):
+        raise ValueError(f"SSL_CERT_FILE={path!r} cannot be read: correct it or unset it")
+    return path or None
 
 
 def _proxy(url: str) -> str | None:
