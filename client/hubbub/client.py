@@ -379,7 +379,7 @@ class Client:
             return parts
         self._built = parts.rebuild(self._configuration, self._seams)
         if parts.process_id == os.getpid():  # threads were replaced
-            parts.close()
+            call_safely(parts.close, None)
         return self._built
 
     def _consent(self, state: State) -> ConsentRecord:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from pathlib import Path
+from typing import TypeGuard
 
 import pytest
 
@@ -24,6 +24,14 @@ REPLACED = {
 }
 
 
+def is_replaced(node: ast.AST) -> TypeGuard[ast.Attribute]:
+    match node:
+        case ast.Attribute(value=ast.Name(id=module), attr=name):
+            return name in REPLACED.get(module, ())
+        case _:
+            return False
+
+
 def bound_at_import(tree: ast.Module) -> Iterator[str]:
     """Names of the replaced things that a module, a default value or a class keeps from its import."""
     for node in ast.walk(tree):
@@ -38,9 +46,8 @@ def bound_at_import(tree: ast.Module) -> Iterator[str]:
             inner = [*node.args.defaults, *filter(None, node.args.kw_defaults)]
         elif isinstance(node, ast.AnnAssign):
             inner = [] if node.value is None else [node.value]
-        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            if node.attr in REPLACED.get(node.value.id, ()):
-                yield f"line {node.lineno}: {node.value.id}.{node.attr}"
+        elif is_replaced(node):
+            yield f"line {node.lineno}: {ast.unparse(node)}"
         runs_at_import += inner
 
 
@@ -60,5 +67,7 @@ def test_rule_finds_what_is_bound_at_import(code: str, number: int) -> None:
 
 def test_client_binds_nothing_that_a_host_replaces() -> None:
     assert len(FILES) > 30
-    found = [f"{path.relative_to(SDK)}, {name}" for path in FILES for name in bound_at_import(ast.parse(path.read_text()))]
+    found = [
+        f"{path.relative_to(SDK)}, {name}" for path in FILES for name in bound_at_import(ast.parse(path.read_text()))
+    ]
     assert not found

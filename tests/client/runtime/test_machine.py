@@ -27,7 +27,7 @@ client.close()
 """
 NO_HOME = "import pwd; os.environ.pop('HOME', None); pwd.getpwuid = {}.__getitem__"  # as for a user without an entry
 DELETED = "os.mkdir(sys.argv[2]); os.chdir(sys.argv[2]); os.rmdir(sys.argv[2])"
-MACHINES = {
+MACHINES: dict[str, tuple[str, str, dict[str, object]]] = {
     "no home": (NO_HOME, "~/state", {}),
     "deleted working directory": (DELETED, "state", {}),
     "unwritable: a place that cannot exist": ("", "/proc/no-such-place", {}),
