@@ -197,7 +197,8 @@ def test_client_made_before_threads_are_replaced(library: str, client: str, dura
     require(library)
     with recording_server() as aggregator:
         program = PATCHED.replace("{patch}", PATCH[library])
-        command = [sys.executable, "-c", program, METRICS, tmp_path / "state", aggregator.url, durability, client]
+        command = [sys.executable, "-c", program, str(METRICS), str(tmp_path / "state")]
+        command += [aggregator.url, durability, client]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
         assert done.returncode == 0, done.stderr
         recorded, acknowledged, ticks = map(int, done.stdout.split())

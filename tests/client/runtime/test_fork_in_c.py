@@ -127,7 +127,7 @@ os._exit(bool(failed))
 def test_child_uses_no_lock_thread_or_file_of_its_parent(fork: str, tmp_path: Path) -> None:
     """Each lock that a client can reach is held by another thread at one fork. The child calls everything, and its objects are its own."""
     program = EACH_LOCK.replace("FORK()", f"({FORKS[fork]})()")
-    command = [sys.executable, "-c", program, METRICS, tmp_path / "state"]
+    command = [sys.executable, "-c", program, str(METRICS), str(tmp_path / "state")]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout.split()[0]) >= 6, done.stdout
@@ -182,7 +182,7 @@ def test_every_report_of_forked_workers_is_charged(fork: str, tmp_path: Path) ->
     state = tmp_path / "state"
     with recording_server() as server:
         program = LEDGER.replace("FORK", FORKS[fork])
-        command = [sys.executable, "-c", program, METRICS, state, server.url]
+        command = [sys.executable, "-c", program, str(METRICS), str(state), server.url]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
         assert done.returncode == 0, done.stderr
         found = read_state(state)
