@@ -78,7 +78,7 @@ def test_the_types_are_found(module: str, file: str, project: Path) -> None:
     (project / file).write_text(USE)
     ways = ["--module", "preserve" if module == "bundler" else module, "--moduleResolution", module]
     command = [
-        CLIENT / "node_modules" / ".bin" / "tsc",
+        str(CLIENT / "node_modules" / ".bin" / "tsc"),
         "--noEmit",
         "--strict",
         "--target",
