@@ -30,7 +30,7 @@ from hubbub.testing import UNLIMITED
 def clock():
     return datetime.fromisoformat(Path("clock").read_text())
 
-client = Client(os.environ["METRICS"], "state", os.environ["AGGREGATOR"], clock=clock, per_subject=True, policy=UNLIMITED)
+client = Client(os.environ["METRICS"], "state", os.environ["AGGREGATOR"], seams=Seams(clock=clock), per_subject=True, policy=UNLIMITED)
 client.set_consent("on")
 
 def app(environ, start_response):
@@ -155,7 +155,7 @@ from datetime import date
 from hubbub import Client
 from hubbub.testing import ManualClock
 clock = ManualClock(date(2026, 11, 21))
-client = Client(*sys.argv[1:4], clock=clock, durability=sys.argv[4])
+client = Client(*sys.argv[1:4], seams=Seams(clock=clock), durability=sys.argv[4])
 if sys.argv[5] == "used":  # its upload thread runs
     client.set_consent("on")
     client.record("homepage", "before")

@@ -221,9 +221,10 @@ def _string_changes(fit: ChangeFit, design: DesignMatrix, decodings: Sequence[De
     known = np.isfinite(d) & np.isfinite(errors)
     sides = (result.tests, fit.decreases)
     one_sided, reaches = [], []
-    for sign, (null, tested, retested) in zip((1, -1), sides, strict=True):
+    for sign, side in zip((1, -1), sides, strict=True):
+        null = side.null_distribution
         p = _tail(null, sign * d, errors)
-        one_sided.append(np.where(retested, np.fmax(p, tested), p))
+        one_sided.append(np.where(side.retested, np.fmax(p, side.p_values), p))
         reaches.append(float(norm.isf((1 - confidence) / 2)) if null is None else null.quantile((1 - confidence) / 2))
     p = np.where(known, np.minimum(1, 2 * np.minimum(*one_sided)), np.nan)
     low, high = d - reaches[0] * errors, d + reaches[1] * errors

@@ -36,11 +36,13 @@ class CandidateTests(NamedTuple):
     null_distribution : of error / standard error; None: normal
     p_values          : (M,) nan where nothing is known
     retested          : (M,) whether the p-value comes from a test with the candidate left out, and not from the null distribution
+    least             : that a random string has a candidate's bits in all cohorts; a decoding has no smaller p-value
     """
 
     null_distribution: NullDistribution | None
     p_values: Floats
     retested: Flags
+    least: float = 0.0
 
     @classmethod
     def unknown(cls, size: int) -> CandidateTests:
@@ -83,8 +85,9 @@ def score_candidates(
         for own, scores in leave_out(candidates):
             yield collision_p_value(own, scores, filters.identical_probability, filters.probabilities)
 
-    retested = recheck_likely_candidates(p, normal, recheck, cohorts, filters.collision_probability(cohorts))
-    return CandidateTests(common, retested, known & (retested != p))
+    collision_probability = filters.collision_probability(cohorts)
+    retested = recheck_likely_candidates(p, normal, recheck, cohorts, collision_probability)
+    return CandidateTests(common, retested, known & (retested != p), collision_probability)
 
 
 def p_values(shares: Floats, null_std_errors: Floats, null: NullDistribution | None = None) -> Floats:

@@ -302,14 +302,16 @@ class Detections:
 def _received_intervals(fit: FitResult, law: ErrorLaw) -> CandidateIntervals:
     """Intervals and p-values from the reports as they were received.
 
-    p is that of the error law. Where a candidate was tested again, p is that of this test, and at least that of noise alone.
+    p is that of the error law. Where a candidate was tested again, p is that of this test, and at least that of noise alone. It is at least
+    the probability that a random string has the candidate's bits, because no report tells the two apart.
     """
     tested, fitted, retested = ~np.isnan(fit.tests.p_values), ~np.isnan(fit.shares), fit.tests.retested
     of_tests = np.where(tested, fit.tests.p_values, 1)
     p = np.select(
         [retested, tested & fitted], [np.maximum(of_tests, law.noise_p_values()), law.p_values()], default=of_tests
     )
-    return CandidateIntervals(law, law, p, retested, np.arange(len(p)))
+    least = np.maximum(p, fit.tests.least)
+    return CandidateIntervals(law, law, least, retested | (least > p), np.arange(len(p)))
 
 
 def _honest_intervals(fit: FitResult, received: CandidateIntervals, num_forged: float) -> CandidateIntervals:
@@ -324,12 +326,13 @@ def _honest_intervals(fit: FitResult, received: CandidateIntervals, num_forged: 
             influence = fit.influence(some)
             least[some], largest[some] = influence.honest_shares(fit.shares[some], num_forged)
             forged = max(forged, min(num_forged / float(np.min(influence.num_reports)), 1 - 1e-9))
-    factors = np.maximum(law.scales(received.p_values, received.retested), 1)
+    factors = np.maximum(law.scales(received.p_values, fit.tests.retested), 1)
+    p = np.nan_to_num(law.of_honest(least / factors, forged).p_values(), nan=1.0)
     return CandidateIntervals(
         lower=law.of_honest(least, forged),
         upper=law.of_honest(largest, forged),
-        p_values=np.nan_to_num(law.of_honest(least / factors, forged).p_values(), nan=1.0),
-        retested=np.zeros(len(fit.shares), bool),
+        p_values=np.maximum(p, fit.tests.least),
+        retested=p < fit.tests.least,
         order=received.order,
     )
 

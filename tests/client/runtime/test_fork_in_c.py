@@ -140,7 +140,7 @@ from hubbub import Client
 from hubbub.testing import UNLIMITED, ManualClock
 fork = FORK
 clock = ManualClock(date(2026, 11, 21))
-client = Client(sys.argv[1], sys.argv[2], sys.argv[3], clock=clock, per_subject=True, policy=UNLIMITED)
+client = Client(sys.argv[1], sys.argv[2], sys.argv[3], seams=Seams(clock=clock), per_subject=True, policy=UNLIMITED)
 client.set_consent("on")
 
 def work(worker):

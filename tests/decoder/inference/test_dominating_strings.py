@@ -46,19 +46,23 @@ def decode_expected(bits: int, hashes: int, cohorts: int, top: float, size: int,
 def test_more_reports_never_make_a_frequent_string_less_certain(hashes: int, cohorts: int, unseen_seed: int) -> None:
     """Shares of 10 to 100 %, 1e3 to 1e10 reports. The p-value does not rise, up to the rounding of counts, by which it may move while it is large.
 
-    It may move below the probability that a random string has the same bits: there it cannot tell the two, however many reports there are.
-    Intervals of estimates above 10 standard errors are above 0, and what is above the limit is detected.
+    No p-value is below the probability that a random string has the same bits, which it cannot tell from the candidate, however many reports
+    there are. An interval is above 0 exactly where the p-value is below its tail, so it contains 0 if this probability is above the tail.
+    Other intervals of estimates above 10 standard errors are above 0, and what is above the limit is detected.
     """
     rng = np.random.default_rng([unseen_seed, hashes, cohorts])
     bits, top = int(rng.choice([8, 16, 32])), float(rng.choice([1.0, rng.uniform(0.1, 1), rng.uniform(0.1, 1)]))
     decodings = [decode_expected(bits, hashes, cohorts, top, size) for size in SIZES if size >= 50 * cohorts]
     firsts = [decoding["v0"] for decoding in decodings]
     for fewer, more in pairwise([estimate.p_value for estimate in firsts if not math.isnan(estimate.share)]):
-        rounded = fewer * (1.25 if fewer > 1e-4 else 1 + 1e-6)
-        assert more <= max(rounded, decodings[0].collision_probability)
+        assert more <= fewer * (1.25 if fewer > 1e-4 else 1 + 1e-6)
     for decoding, first in zip(decodings, firsts, strict=True):
+        assert not any(estimate.p_value < (1 - 1e-9) * decoding.collision_probability for estimate in decoding)
+        assert all(
+            (estimate.low > 0) == (estimate.p_value < 0.025) for estimate in decoding if not math.isnan(estimate.share)
+        )
         if first.share > 10 * first.std_error:
-            assert first.low > 0
+            assert (first.low > 0) == (decoding.collision_probability < 0.025)
         if first.share > decoding.detection_limit:
             assert first.detected
 
