@@ -25,7 +25,7 @@ import os
 from datetime import datetime
 from pathlib import Path
 from hubbub import Client
-from hubbub.testing import UNLIMITED
+from hubbub.testing import UNLIMITED, Seams
 
 def clock():
     return datetime.fromisoformat(Path("clock").read_text())
@@ -153,7 +153,7 @@ import os, sys, time, warnings
 warnings.simplefilter("ignore")  # that threads are replaced late, and that eventlet is deprecated
 from datetime import date
 from hubbub import Client
-from hubbub.testing import ManualClock
+from hubbub.testing import ManualClock, Seams
 clock = ManualClock(date(2026, 11, 21))
 client = Client(*sys.argv[1:4], seams=Seams(clock=clock), durability=sys.argv[4])
 if sys.argv[5] == "used":  # its upload thread runs

@@ -113,9 +113,11 @@ def test_period_without_its_mark_in_the_object_store_is_marked_after_an_upgrade(
     homepage, day = definitions["homepage"], "2024-05-01"
     is_this = f"digest = '{homepage.digest}' AND period = '{day}' AND closed"
     half_close = f"INSERT INTO batch SELECT id, {nil} FROM collection WHERE {is_this}"
-    statements = [lambda: upgraded(version_6), lambda: sql(version_6, half_close)]
-    for run in statements if half_closed == "after" else reversed(statements):
-        run()
+    if half_closed == "before":
+        sql(version_6, half_close)
+    upgraded(version_6)
+    if half_closed == "after":
+        sql(version_6, half_close)
     objects = ObjectStore.open(str(tmp_path / "segments"))
     with closing(open_segment_store(version_6, objects, uuid.uuid4)) as store:
         assert store.half_closed_periods() == [(homepage.digest, day)]

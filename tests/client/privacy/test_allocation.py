@@ -81,6 +81,7 @@ class Life:
             labels={},
             limits=Limits(),
             random_bytes=self.random_bytes,
+            notes_runs=True,
         )
         limit = ConsentLimit(Consent.ON)
         self.recorder = Recorder(

@@ -137,7 +137,7 @@ LEDGER = """
 import ctypes, os, sys, time
 from datetime import date
 from hubbub import Client
-from hubbub.testing import UNLIMITED, ManualClock
+from hubbub.testing import UNLIMITED, ManualClock, Seams
 fork = FORK
 clock = ManualClock(date(2026, 11, 21))
 client = Client(sys.argv[1], sys.argv[2], sys.argv[3], seams=Seams(clock=clock), per_subject=True, policy=UNLIMITED)
