@@ -372,8 +372,11 @@ def test_overview_sorts_by_each_column(store: SqlStore) -> None:
     owner, days_ago = {name: definitions[name].owner for name in names}, {name: n for n, name in enumerate(names)}
     reports = {name: 20_000 * (1 + n % 3) for n, name in enumerate(names)}
     keys: dict[str, Callable[[str], Any]] = {
-        "name": str, "owner": owner.__getitem__, "latest": lambda name: -days_ago[name], "reports": reports.__getitem__,
-    }  # fmt: skip
+        "name": str,
+        "owner": owner.__getitem__,
+        "latest": lambda name: -days_ago[name],
+        "reports": reports.__getitem__,
+    }
     with running(definitions, store, Settings(local_reads_without_token=True)) as aggregator:
         for sort in Sort:
             page = get(aggregator, f"/?q=example&sort={sort}").page
@@ -501,7 +504,7 @@ def test_page_queries_use_the_index(sqlite_store: SqlStore) -> None:
         statements: list[tuple[str, Any]] = []
         with noted(sqlite_store, statements):
             query()
-        [(statement, parameters)] = [each for each in statements if each[0].startswith("SELECT")]
+        [(statement, parameters)] = [executed for executed in statements if executed[0].startswith("SELECT")]
         with transaction(sqlite_store._engine, writes=False) as connection:
             plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters).all()
         assert "COVERING INDEX ix_collection_figures" in str(plan), plan

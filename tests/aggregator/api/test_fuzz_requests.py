@@ -35,11 +35,8 @@ OFTEN = {
     "padding-set",
     "unsupported-media-type",
 }
-OF_PERIODS = {
-    "period-closed",
-    "period-misaligned",
-    "period-not-started",
-}  # each is rare; together 29 to 47 times in 8 runs
+# each is rare; together 29 to 47 times in 8 runs
+OF_PERIODS = {"period-closed", "period-misaligned", "period-not-started"}
 LIMITS = Settings(max_body=MAX_BODY, max_reports=MAX_REPORTS, local_reads_without_token=True)
 
 

@@ -191,9 +191,8 @@ def test_rejects_other_media_types(aggregator: Aggregator, good: Batch, content_
     answer = aggregator.post(good, content_type=content_type)
     assert_refused(answer, ProblemType.UNSUPPORTED_MEDIA_TYPE)
     assert answer.headers["accept"] == "application/json"
-    assert (
-        "accept-encoding" not in answer.headers
-    )  # this header would mean that the encoding is the problem (RFC 9110, 12.5.3)
+    # this header would mean that the encoding is the problem (RFC 9110, 12.5.3)
+    assert "accept-encoding" not in answer.headers
 
 
 def test_rejects_other_content_encodings(aggregator: Aggregator, good: Batch) -> None:

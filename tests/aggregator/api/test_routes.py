@@ -166,8 +166,8 @@ def test_summary_has_media_type_and_file_name(aggregator: Aggregator) -> None:
 
 def test_definitions_and_privacy_figures_are_public(aggregator: Aggregator) -> None:
     response = aggregator.get("/v1/metrics").json["metrics"]
-    assert [Metric.from_dict(each) for each in response] == list(aggregator.definitions.versions())
-    shown = {each["digest"]: each["privacy"] for each in response}
+    assert [Metric.from_dict(definition) for definition in response] == list(aggregator.definitions.versions())
+    shown = {definition["digest"]: definition["privacy"] for definition in response}
     for metric in aggregator.definitions.versions():
         figures = shown[metric.digest]
         assert figures == privacy_figures(metric, Policy()).to_dict()

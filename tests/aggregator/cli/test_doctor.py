@@ -148,7 +148,7 @@ def test_doctor_finds_unusable_databases(file: Path, tmp_path: Path) -> None:
 
 def test_doctor_repeats_the_advice_of_a_schema_error(file: Path, sqlite_store: SqlStore, tmp_path: Path) -> None:
     sql(str(tmp_path / "reports.db"), "UPDATE alembic_version SET version_num = '0005'")
-    (found,) = [each for each in all_findings(file, tmp_path / "reports.db") if each.health is Health.ERROR]
+    (found,) = [finding for finding in all_findings(file, tmp_path / "reports.db") if finding.health is Health.ERROR]
     assert found.observation.endswith(found.next_step)
     assert found.next_step == "create a new one with `hubbub db create`"
 
@@ -294,7 +294,7 @@ def test_doctor_accepts_a_missing_database_that_serve_creates(
     def found(*arguments: str) -> dict[str, str]:
         options = ["--json", "--refusal-window", "0", "--port", "0"]
         done = CliRunner().invoke(main, ["doctor", str(file), *options, *arguments])
-        (finding,) = [each for each in json.loads(done.stdout)["findings"] if each["check"] == "database"]
+        (finding,) = [finding for finding in json.loads(done.stdout)["findings"] if finding["check"] == "database"]
         return {key: finding[key] for key in ("health", "observation")}
 
     text = "hubbub.db does not exist yet: hubbub serve creates it"

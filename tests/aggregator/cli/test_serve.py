@@ -304,7 +304,7 @@ def test_sighup_reloads_definitions_and_logs_json(definitions_file: Path, tmp_pa
 
     def collected() -> set[str]:
         messages = [http.request("GET", f"{url}/v1/metrics", headers={"Connection": "close"}).json() for _ in range(8)]
-        return {" ".join(metric["name"] for metric in each["metrics"]) for each in messages}
+        return {" ".join(metric["name"] for metric in message["metrics"]) for message in messages}
 
     try:
         url = read_until("hubbub is listening on http")["url"]

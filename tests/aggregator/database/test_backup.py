@@ -169,8 +169,8 @@ def test_copy_during_ingest_is_a_snapshot_with_all_acknowledged_batches(
         before = list(acknowledged)
         (copy_rows if is_postgres(database) else copy_file)(database, file)
         backed_up.set()
-        for each in sending:
-            each.result()
+        for future in sending:
+            future.result()
 
     restored = SqlStore.open(file)
     held = [batch for batch in batches if restored.contains(batch)]
@@ -342,12 +342,8 @@ def test_restore_refuses_a_changed_bit_or_is_undamaged(
             store.probe()
         with closing(sqlite3.connect(restored)) as connection:
             connection.execute("PRAGMA foreign_keys = on")
-            for table in (
-                "segment",
-                "session",
-                "token",
-                "collection",
-            ):  # each statement checks the keys that name the table
+            # each statement checks the keys that name the table
+            for table in ("segment", "session", "token", "collection"):
                 connection.execute(f"DELETE FROM {table} WHERE false")
         with open_existing(str(restored), read_only=True) as engine, transaction(engine, writes=False) as connection:
             assert connection.exec_driver_sql("PRAGMA integrity_check").scalars().all() == ["ok"]

@@ -234,8 +234,8 @@ def test_service_counts_each_batch_once_during_an_upgrade(
             arrived.acquire()
         assert upgraded(database, NEXT, next_release()) == (SCHEMA_VERSION, NEXT)
         halfway.set()
-        for each in sending:
-            each.result()
+        for future in sending:
+            future.result()
     assert aggregator.summary("homepage").num_reports == 720
     assert aggregator.get("/readyz").status == 200
     again = SqlStore.open(database)

@@ -77,12 +77,12 @@ def test_cross_origin_page_reads_problems_and_retry_after(
     body = make_batch(definitions["homepage"]).to_json()
     network = (b"x-forwarded-for", b"192.0.2.7")
     response = [caller.post([JSON, origin(OURS), network], [body]) for _ in range(2)]
-    assert [each.status for each in response] == [202, 429]
+    assert [answer.status for answer in response] == [202, 429]
     assert int(response[1].headers["retry-after"]) > 0
-    for each in [*response, caller.call("GET", "/v1/metrics", [origin(OURS)])]:
-        assert each.headers["access-control-allow-origin"] == OURS
-        assert each.headers["access-control-expose-headers"] == "Date, Retry-After"
-        assert "access-control-allow-credentials" not in each.headers
+    for answer in [*response, caller.call("GET", "/v1/metrics", [origin(OURS)])]:
+        assert answer.headers["access-control-allow-origin"] == OURS
+        assert answer.headers["access-control-expose-headers"] == "Date, Retry-After"
+        assert "access-control-allow-credentials" not in answer.headers
 
 
 def test_cross_origin_page_reads_responses_on_kept_connections(

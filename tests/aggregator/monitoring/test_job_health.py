@@ -120,9 +120,8 @@ def test_failing_upkeep_is_shown_in_metrics_and_dashboard(
         )
     wait_until(0)
     records = [record for record in caplog.records if record.name == "hubbub_aggregator.monitoring.jobs"]
-    messages = {
-        record.getMessage().partition(" (")[0] for record in records
-    }  # of which metrics: the first round was under way
+    # without the names of metrics in brackets: the first round was under way
+    messages = {record.getMessage().partition(" (")[0] for record in records}
     assert messages == {
         "fold_and_expire failed: the database reported an error: database disk image is malformed",
         "fold_and_expire works again",

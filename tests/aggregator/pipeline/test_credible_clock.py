@@ -445,7 +445,7 @@ def test_row_with_two_candidate_times_is_read(store: SqlStore) -> None:
 def test_two_replicas_that_look_each_minute_agree_24_hours_after_a_jump(jump: float) -> None:
     """Replicas that look once an hour would each take the other's new time for another jump, for ever."""
     world, store = World(), MemoryClockStore()
-    clocks = [CredibleClock(store, world.wall, partial(world.elapsed, each), "boot") for each in (0, 1)]
+    clocks = [CredibleClock(store, world.wall, partial(world.elapsed, replica), "boot") for replica in (0, 1)]
     world.offset += jump
     for _ in range(round(SETTLING / CLOCK_CHECK_SECONDS) + 2):
         for clock in clocks:
@@ -556,7 +556,7 @@ def test_each_deletion_is_logged_with_metric_and_period(
     for days in (2, 31, 32, 33):
         upkeep(store, definitions, kept, START + days * DAYS)
     events = [vars(record) for record in caplog.records]
-    actions = [(each["action"], each["metric"], each["period"]) for each in events if "action" in each]
+    actions = [(event["action"], event["metric"], event["period"]) for event in events if "action" in event]
     assert actions == [(action, "homepage", "2024-06-15") for action in ("dropped", "closed", "purged")]
 
 

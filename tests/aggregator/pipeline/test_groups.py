@@ -66,7 +66,7 @@ def expected(batches: list[Batch], metric: Metric, value: str | None) -> BitCoun
     """Counts of the batches of a metric with a value, None: any, each once."""
     of_value = metric if value is None else metric.in_group(value)
     total = BitCounts.empty(of_value)
-    for batch in {each.batch_id: each for each in batches}.values():
+    for batch in {batch.batch_id: batch for batch in batches}.values():
         if batch.metric == metric.name and value in (None, batch.group):
             total = total + BitCounts.from_rows(of_value, batch.cohorts, batch.rows, [batch.period])
     return total
@@ -82,21 +82,21 @@ def test_each_value_is_counted_once_and_the_sum_is_the_metric(
         assert aggregator.post(batch).status == (202 if not seen[batch.batch_id] else 200)
         seen[batch.batch_id] += 1
         if number % 10 == 0:
-            for each in definitions.collections():
-                fold(store, each)
+            for collection in definitions.collections():
+                fold(store, collection)
     for metric in metrics:
         for value in (None, *(metric.group.values if metric.group else ())):
             query = "" if value is None else f"?group={value}"
             found = aggregator.summary(metric.name, query).bit_counts()
             assert found == expected(batches, metric, value)
             assert found.metric == metric.in_group(value)
-    assert aggregator.stored() == sum(len(each) for each in {batch.batch_id: batch for batch in batches}.values())
+    assert aggregator.stored() == sum(len(batch) for batch in {batch.batch_id: batch for batch in batches}.values())
 
 
 def test_a_value_in_two_batches_of_one_id_is_two_collections(store: SqlStore, make_batch: MakeBatch) -> None:
     first = make_batch(PAGE, group="a")
     second = replace(first, group="b")
-    assert [each.value for each in store.append([first, second, first])] == ["stored", "stored", "duplicate"]
+    assert [outcome.value for outcome in store.append([first, second, first])] == ["stored", "stored", "duplicate"]
     assert store.contains(first)
     assert not store.contains(replace(first, group="other"))
     assert not store.contains(replace(first, group="\ud800"))
@@ -178,8 +178,8 @@ def test_pull_writes_a_file_for_each_value_with_reports(
         return read
 
     total = [(None, 7)] if content == "bits" else []
-    assert [(each["group"], each["num_reports"]) for each in pull("homepage")["files"]] == [("a", 5), ("b", 2), *total]
-    assert [each["num_reports"] for each in pull("plain")["files"]] == [3]
+    assert [(file["group"], file["num_reports"]) for file in pull("homepage")["files"]] == [("a", 5), ("b", 2), *total]
+    assert [file["num_reports"] for file in pull("plain")["files"]] == [3]
     assert {path.name for path in tmp_path.glob("*.parquet")} == {
         "homepage-a.parquet",
         "homepage-b.parquet",
@@ -305,7 +305,9 @@ def test_pages_have_the_sum_and_a_link_for_each_value(
     assert 'metric="homepage"' in aggregator.get("/metrics").body.decode()
     assert len(aggregator.get("/v1/metrics").json["metrics"]) == len(definitions)
     upkeep(store, definitions, Settings(), NOON)
-    sizes = {TODAY: min(read_summary(store, each).bit_counts().reports.max() for each in PAGE.collections[:2])}
+    sizes = {
+        TODAY: min(read_summary(store, collection).bit_counts().reports.max() for collection in PAGE.collections[:2])
+    }
     central = last_central_epsilon(store, Settings(), PAGE, sizes, NOON + timedelta(days=5))
     assert central is not None
     assert central.reports == sizes[TODAY]
@@ -333,7 +335,7 @@ def test_segments_are_folded_by_value(
         "--json",
     ]
     ran = CliRunner().invoke(main, command, catch_exceptions=False)
-    assert {each["status"] for each in json.loads(ran.stdout)} == {"folded"}
+    assert {result["status"] for result in json.loads(ran.stdout)} == {"folded"}
     found: dict[str, BitCounts] = {}
     for path in (tmp_path / "out").iterdir():
         counts = read_collected(path).bit_counts()

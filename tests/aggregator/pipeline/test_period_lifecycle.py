@@ -119,7 +119,13 @@ def test_purge_deletes_counts_of_configured_metrics_only(
     store: SqlStore, definitions: Definitions, metric: Metric, make_batch: MakeBatch
 ) -> None:
     carrier = definitions["carrier"]
-    store.append([make_batch(each, period=day) for each in (metric, carrier) for day in ("2024-06-15", "2024-06-16")])
+    store.append(
+        [
+            make_batch(batch_metric, period=day)
+            for batch_metric in (metric, carrier)
+            for day in ("2024-06-15", "2024-06-16")
+        ]
+    )
     settings = Settings(keep_counts={"homepage": 40})
     last = datetime(2024, 7, 26, tzinfo=UTC)  # 40 days after the 15th ended
     upkeep(store, definitions, settings, last - timedelta(microseconds=1))

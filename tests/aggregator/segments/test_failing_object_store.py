@@ -78,8 +78,8 @@ def start_on(objects: ObjectStore, start: StartAggregator, place: Path, closed_l
 
 def num_reports(objects: ObjectStore, metric: Metric) -> int:
     """Fold all segments; return the number of reports."""
-    found = [fold_folder(objects, each, metric, ArrowEngine(), keep=False) for each in folders(objects)]
-    return sum(each.summary.num_reports for each in found if each.summary is not None)
+    found = [fold_folder(objects, folder, metric, ArrowEngine(), keep=False) for folder in folders(objects)]
+    return sum(folded.summary.num_reports for folded in found if folded.summary is not None)
 
 
 def require_refusal(response: HttpResponse) -> None:
@@ -196,16 +196,16 @@ def test_queue_before_a_hanging_store_is_bounded_and_refuses_at_once(
     with ThreadPoolExecutor(30) as pool:
         waiting = [pool.submit(aggregator.post, make_batch(metric)) for _ in range(30)]
         until = time.monotonic() + GIVE_UP_SECONDS
-        while len(waiting) - len(refused := [each for each in waiting if each.done()]) > 20_000 // 1_024:
+        while len(waiting) - len(refused := [future for future in waiting if future.done()]) > 20_000 // 1_024:
             if time.monotonic() > until:
                 objects.works.set()
                 pytest.fail("more batches wait than the queue may hold")
             time.sleep(0.01)
-        for each in refused:
-            require_refusal(each.result())
+        for future in refused:
+            require_refusal(future.result())
         require_refusal(aggregator.post(make_batch(metric)))
         objects.works.set()
-        stored = [each for each in waiting if each.result().status == 202]
+        stored = [future for future in waiting if future.result().status == 202]
     assert len(stored) == 30 - len(refused) > 0
     assert num_reports(objects, metric) == 3 * len(stored)
 
@@ -250,9 +250,8 @@ def test_service_refuses_in_time_with_bounded_memory_while_s3_hangs_and_recovers
     batches = [make_batch(metric, n=10_000, period=today) for _ in range(40)]
     objects, stop, statuses = ObjectStore.open("s3://bucket"), Event(), Counter[int]()
     with served(tmp_path / "metrics.toml", tmp_path / "reports.db") as (url, pid):
-        http = urllib3.PoolManager(
-            maxsize=8, retries=False, timeout=30
-        )  # a put fails after 20 seconds, and then the whole queue is refused
+        # a put fails after 20 seconds, and then the whole queue is refused
+        http = urllib3.PoolManager(maxsize=8, retries=False, timeout=30)
 
         def deliver(batch: Batch) -> int:
             headers = {"Content-Type": "application/json"}
@@ -273,8 +272,8 @@ def test_service_refuses_in_time_with_bounded_memory_while_s3_hangs_and_recovers
             time.sleep(12)
             largest = resident_bytes(pid)
             stop.set()
-            for each in senders:
-                each.result()
+            for sender in senders:
+                sender.result()
             assert statuses[503] >= 8
             assert largest - before < 64 << 20
             s3.send_signal(signal.SIGCONT)

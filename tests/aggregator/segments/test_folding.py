@@ -59,10 +59,10 @@ def one_by_one(metric: Metric, segments: Iterable[list[Batch]]) -> Summary:
     seen = set[uuid.UUID]()
     total: Summary = summary_type(metric).empty(metric)
     for segment in segments:
-        for each in sorted(segment, key=lambda one: one.batch_id.bytes):
-            if each.batch_id not in seen:
-                seen.add(each.batch_id)
-                total = total + summary_type(metric).from_rows(metric, each.cohorts, each.rows, [DAY])  # type: ignore[operator]
+        for stored in sorted(segment, key=lambda one: one.batch_id.bytes):
+            if stored.batch_id not in seen:
+                seen.add(stored.batch_id)
+                total = total + summary_type(metric).from_rows(metric, stored.cohorts, stored.rows, [DAY])  # type: ignore[operator]
     return total
 
 
@@ -130,7 +130,7 @@ def test_each_batch_counts_once(
             put(objects, metric, segment, f"{number:04}")
         found = fold_now(objects, metric).summary
         assert summary_to_bytes(found or summary_type(metric).empty(metric)) == expected
-    unequal = {each.batch_id for segment in segments for each in segment if each not in one_of_each(segments)}
+    unequal = {stored.batch_id for segment in segments for stored in segment if stored not in one_of_each(segments)}
     if not unequal:
         for database in (tmp_path_factory.mktemp("database") / "reports.db", new_postgres(postgres_url)):
             with closing(SqlStore.open(database)) as store:
@@ -143,8 +143,8 @@ def test_each_batch_counts_once(
 def one_of_each(segments: Iterable[list[Batch]]) -> list[Batch]:
     found: dict[uuid.UUID, Batch] = {}
     for segment in segments:
-        for each in segment:
-            found.setdefault(each.batch_id, each)
+        for stored in segment:
+            found.setdefault(stored.batch_id, stored)
     return list(found.values())
 
 
@@ -280,7 +280,7 @@ def test_damaged_segment_is_named_and_nothing_is_counted(objects: ObjectStore, d
     objects.create(name, bytes_of[damage])
     with pytest.raises(StoreError, match=r"segments/b\.parquet"):
         fold_now(objects, WIDE)
-    assert not [each for each in objects.names() if "/segments/" not in each]
+    assert not [name for name in objects.names() if "/segments/" not in name]
 
 
 def test_folders_are_those_of_segments_alone(objects: ObjectStore) -> None:

@@ -83,7 +83,7 @@ def test_uploads_are_folded_once_and_decoded(
     assert store.append([first]) == [AppendResult.STORED]  # a retry: an upload cannot be found among the objects
     summaries = {}
     for folder in folders(objects):
-        metric = next(each for each in definitions.versions() if each.digest == folder.digest)
+        metric = next(metric for metric in definitions.versions() if metric.digest == folder.digest)
         summaries[folder.metric] = fold_folder(objects, folder, metric, ArrowEngine(), keep=False).summary
     assert summaries["homepage"] == BitCounts.from_rows(
         homepage, first.cohorts + second.cohorts, first.rows + second.rows, [DAY]
@@ -324,7 +324,10 @@ def test_repeated_ids_among_a_million_are_found() -> None:
     rng = np.random.default_rng(1)
     ids = rng.integers(0, 1 << 62, (100, 10_000, 2))
     ids[1:, :1_000] = ids[:-1, -1_000:]
-    segments = [pa.FixedSizeBinaryArray.from_buffers(pa.binary(16), 10_000, [None, pa.py_buffer(each)]) for each in ids]
-    blocks = [known_rows(segments[0]), *(new_rows(number, each) for number, each in enumerate(segments))]
+    segments = [
+        pa.FixedSizeBinaryArray.from_buffers(pa.binary(16), 10_000, [None, pa.py_buffer(segment_ids)])
+        for segment_ids in ids
+    ]
+    blocks = [known_rows(segments[0]), *(new_rows(number, segment) for number, segment in enumerate(segments))]
     found = per_segment(ArrowEngine().repeated(iter(blocks)), range(100))
-    assert [each.tolist() for each in found] == [list(range(10_000)), *[list(range(1_000))] * 99]
+    assert [repeated.tolist() for repeated in found] == [list(range(10_000)), *[list(range(1_000))] * 99]

@@ -83,12 +83,14 @@ def objects(tmp_path: Path) -> ObjectStore:
 def draw_segments(rng: np.random.Generator, metric: Metric) -> list[list[Batch]]:
     """Segments with ids that repeat in and between them, an empty one, and one without a new id."""
     segments = [
-        list({
-            number: batch(metric, number, rng.integers(0, 1 << 9, rng.integers(1, 4)).tolist())
-            for number in rng.integers(0, 60, rng.integers(1, 30)).tolist()
-        }.values())
+        list(
+            {
+                number: batch(metric, number, rng.integers(0, 1 << 9, rng.integers(1, 4)).tolist())
+                for number in rng.integers(0, 60, rng.integers(1, 30)).tolist()
+            }.values()
+        )
         for _ in range(6)
-    ]  # fmt: skip
+    ]
     return [*segments[:4], [], segments[4], segments[0], segments[5]]
 
 
@@ -108,8 +110,10 @@ def test_spark_counts_the_same_bytes_at_once_and_in_steps(
         found.append(fold_now(objects, metric, engine))
         assert found[-1].summary is not None
         assert summary_to_bytes(found[-1].summary) == summary_to_bytes(one_by_one(metric, segments))
-        assert sum(each.num_batches for each in found) == len({each.batch_id for some in segments for each in some})
-        assert sum(each.num_batches + each.num_repeated for each in found) == rows
+        assert sum(folded.num_batches for folded in found) == len(
+            {stored.batch_id for some in segments for stored in some}
+        )
+        assert sum(folded.num_batches + folded.num_repeated for folded in found) == rows
 
 
 @pytest.mark.slow
@@ -207,8 +211,8 @@ def test_killed_executors_change_no_count(
     assert folded.summary == one_by_one(WIDE, segments)
     assert (folded.num_batches, folded.num_repeated) == (50, 30)
     newest = Manifest.from_bytes(name := max(n for n in objects.names() if "/folded/" in n), objects.read(name))
-    known = [each for name in newest.ids for each in read_ids(name, objects.read(name)).to_pylist()]
-    assert sorted(known) == sorted({each.batch_id.bytes for segment in segments for each in segment})
+    known = [batch_id for name in newest.ids for batch_id in read_ids(name, objects.read(name)).to_pylist()]
+    assert sorted(known) == sorted({stored.batch_id.bytes for segment in segments for stored in segment})
     put(objects, WIDE, segments[3], "again")
     assert fold_now(objects, WIDE, ArrowEngine()).num_batches == 0  # every id is known, also of the task that ran twice
 

@@ -93,6 +93,6 @@ def test_memory_of_a_connection_is_as_documented(
                 most = max(most, resident_bytes(pid) / 1024)
             return most
 
-        before = largest([hold(each) for each in (stored[-1], stored[-2], full, UNFINISHED, UNFINISHED)])
+        before = largest([hold(request) for request in (stored[-1], stored[-2], full, UNFINISHED, UNFINISHED)])
         after = largest([hold(sent(number)) for number in range(CONNECTIONS)])
     assert (after - before) / CONNECTIONS <= documented_kib(), f"KiB for each connection, seed {unseen_seed}"

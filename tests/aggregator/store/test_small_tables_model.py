@@ -44,14 +44,14 @@ class SmallTables(RuleBasedStateMachine):
     @rule(name=NAMES, hashed=HASHES, created=DAYS, expires=st.none() | DAYS, scope=st.sampled_from(Scope))
     def add_token(self, name: str, hashed: bytes, created: date, expires: date | None, scope: Scope) -> None:
         token = Token(name, frozenset([scope]), created, None, expires)
-        if name not in self.tokens and hashed in {each for each, _ in self.tokens.values()}:
+        if name not in self.tokens and hashed in {known_hash for known_hash, _ in self.tokens.values()}:
             return  # secrets are random
         assert self.store.add_token(token, hashed) is (name not in self.tokens)
         self.tokens.setdefault(name, (hashed, token))
 
     @rule(name=NAMES, hashed=HASHES, created=DAYS)
     def rotate_token(self, name: str, hashed: bytes, created: date) -> None:
-        if hashed in {each for each, _ in self.tokens.values()}:
+        if hashed in {known_hash for known_hash, _ in self.tokens.values()}:
             return
         _, old = self.tokens.get(name, (b"", Token(name, frozenset())))
         new = replace(old, created=created, last_used=None, expires=None)
@@ -76,7 +76,7 @@ class SmallTables(RuleBasedStateMachine):
 
     @rule(name=NAMES, hashed=HASHES, now=st.integers(0, 4), lasts=st.integers(1, 4))
     def begin_session(self, name: str, hashed: bytes, now: int, lasts: int) -> None:
-        self.sessions = {each: session for each, session in self.sessions.items() if session[1] > now}
+        self.sessions = {session_hash: session for session_hash, session in self.sessions.items() if session[1] > now}
         if hashed in self.sessions:
             return
         assert self.store.add_session(hashed, name, now + lasts, now) is (name in self.tokens)

@@ -109,7 +109,7 @@ def test_read_takes_periods_and_stops_early(store: SqlStore, metric: Metric, mak
     for period in ("2024-06-13", "2024-06-14", "2024-06-14", "2024-06-15"):
         store.append([make_batch(metric, period=period)])
     periods_read = list(store.read(metric.digest, ["2024-06-14", "2024-06-13"], max_reports=3))
-    assert [(each.period, len(each.segments)) for each in periods_read] == [("2024-06-13", 1), ("2024-06-14", 1)]
+    assert [(read.period, len(read.segments)) for read in periods_read] == [("2024-06-13", 1), ("2024-06-14", 1)]
     assert list(store.read(metric.digest, [])) == []
 
 
@@ -187,11 +187,9 @@ def test_database_has_no_column_for_report_time_address_or_agent(sqlite_store: S
     database.close()
     assert columns == {
         "alembic_version.version_num",
-        *(
-            "hubbub_schema.oldest_compatible",
-            "hubbub_schema.write_probes",
-            "hubbub_schema.last_backup",
-        ),  # an operator's time
+        "hubbub_schema.oldest_compatible",
+        "hubbub_schema.write_probes",
+        "hubbub_schema.last_backup",  # an operator's time
         *(f"collection.{name}" for name in ("id", "metric", "digest", "period", "revision", "closed")),
         *("collection.summary", "collection.smallest_segment"),
         *(f"clock.{name}" for name in ("id", "generation", "credible", "candidate", "agreed", "boot_id", "elapsed")),
