@@ -13,7 +13,6 @@ UNFINISHED = (
     "decoder/hubbub_decoder/batch_decoding/",
     "decoder/hubbub_decoder/explore/",
     "decoder/hubbub_decoder/publishing/",
-    "tests/client/",
     "tests/decoder/batch_decoding/",
     "tests/decoder/publishing/",
 )

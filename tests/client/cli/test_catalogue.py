@@ -37,16 +37,31 @@ SURVEY = Metric.boolean(
     expires=date(2027, 6, 1),
 )
 OLDER = replace(SURVEY, hold=30, review="https://example.org/reviews/0")
-STARTUP = Metric.ordinal("startup", Buckets((0, 1, 5), unit="s"), UnaryResponse(prob_p=0.1, prob_q=0.9, prob_f=0.5), owner="core@example.org", description="Time to the first window", expires=date(2026, 1, 1))  # fmt: skip
+STARTUP = Metric.ordinal(
+    "startup",
+    Buckets((0, 1, 5), unit="s"),
+    UnaryResponse(prob_p=0.1, prob_q=0.9, prob_f=0.5),
+    owner="core@example.org",
+    description="Time to the first window",
+    expires=date(2026, 1, 1),
+)
 EVERY_KIND = Definitions(
     [
         OLDER,
         SURVEY,
         STARTUP,
         load_definitions(DATA / "metrics.toml")["homepage"],
-        Metric.categorical("os", ("linux", HOSTILE), UnaryResponse(prob_p=0.1, prob_q=0.9, prob_f=0.5), description=HOSTILE, owner=HOSTILE, purpose=HOSTILE, expires=date(2027, 1, 1)),
+        Metric.categorical(
+            "os",
+            ("linux", HOSTILE),
+            UnaryResponse(prob_p=0.1, prob_q=0.9, prob_f=0.5),
+            description=HOSTILE,
+            owner=HOSTILE,
+            purpose=HOSTILE,
+            expires=date(2027, 1, 1),
+        ),
     ]
-)  # fmt: skip
+)
 
 
 class Reader(HTMLParser):
@@ -149,8 +164,11 @@ def test_search_in_chromium_finds_every_word(tmp_path: Path) -> None:
 
         assert shown() == [*EVERY_KIND]
         for typed, found in (
-            ("UI@example theme", ["dark_mode"]), ("default", ["dark_mode"]), ("ordinal", ["startup"]), ("nothing", []),
-        ):  # fmt: skip
+            ("UI@example theme", ["dark_mode"]),
+            ("default", ["dark_mode"]),
+            ("ordinal", ["startup"]),
+            ("nothing", []),
+        ):
             find.clear()
             find.send_keys(typed)
             assert shown() == found

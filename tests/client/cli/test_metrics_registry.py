@@ -165,7 +165,7 @@ def test_show_prints_purpose_and_review_if_set(tmp_path: Path) -> None:
     assert shown.count("\n  purpose: Choose start pages\n  review: https://example.org/reviews/1\n") == 1
     assert (shown.count("purpose:"), shown.count("review:")) == (1, 1)
     about = json.loads(hubbub("metrics", "show", reviewed, "--json").stdout)
-    assert [each.get("review") for each in about] == ["https://example.org/reviews/1", None, None]
+    assert [metric.get("review") for metric in about] == ["https://example.org/reviews/1", None, None]
 
 
 def test_show_and_diff_escape_control_characters_of_a_definitions_file(tmp_path: Path) -> None:

@@ -55,20 +55,20 @@ def test_readable_truncated_or_missing_secret_is_an_error(state: Path) -> None:
         assert (found.health, found.check, "chmod 600" in found.next_step) == (Health.ERROR, "secret", True)
     secret.chmod(0o600)
     secret.write_bytes(b"short")
-    assert [(each.health, each.check) for each in problems(state)] == [(Health.ERROR, "secret")]
+    assert [(problem.health, problem.check) for problem in problems(state)] == [(Health.ERROR, "secret")]
     secret.unlink()
-    assert ["does not exist" in each.observation for each in problems(state)] == [True]
+    assert ["does not exist" in problem.observation for problem in problems(state)] == [True]
 
 
 def test_reports_missing_consent_wrong_clock_and_damaged_journal(state: Path) -> None:
-    assert [each.check for each in problems(state, environment={"DO_NOT_TRACK": "1"})] == ["consent"]
+    assert [problem.check for problem in problems(state, environment={"DO_NOT_TRACK": "1"})] == ["consent"]
     early = datetime.now(UTC) - timedelta(days=1)
-    assert [(each.health, each.check) for each in problems(state, early)] == [(Health.ERROR, "clock")]
+    assert [(problem.health, problem.check) for problem in problems(state, early)] == [(Health.ERROR, "clock")]
     journal = state / "journal"
     data = bytearray(journal.read_bytes())
     data[len(data) // 2] ^= 1
     journal.write_bytes(data)
-    assert "journal" in [each.check for each in problems(state)]
+    assert "journal" in [problem.check for problem in problems(state)]
 
 
 REFUSED = UploadResponse(None, request_sent=False, failure="certificate verify failed")
@@ -111,8 +111,8 @@ def test_doctor_inspect_and_log_name_the_reason_of_queued_reports(
     client.record("dark_mode", True)
     deliver(client)
     client.close()
-    found = [each for each in problems(directory) if each.check == "queue"]
-    assert [(each.health, observation in each.observation) for each in found] == [(health, True)], found
+    found = [problem for problem in problems(directory) if problem.check == "queue"]
+    assert [(problem.health, observation in problem.observation) for problem in found] == [(health, True)], found
     shown = CliRunner().invoke(main, ["inspect", str(directory)]).stdout
     assert re.search(rf"^queued: dark_mode of [0-9-]+, {queued}", shown, re.MULTILINE)
     assert ("last sent: {" in shown) == answer.request_sent

@@ -191,14 +191,26 @@ def faults(patch: pytest.MonkeyPatch) -> dict[str, tuple[Callable[[], object], s
         patch.setattr(InstantaneousResponse, "__call__", swapped)
 
     return {
-        "permanent response without the metric's digest": (lambda: patch.setattr(Secret, "stream", without_digest), "symmetric permanent response"),
+        "permanent response without the metric's digest": (
+            lambda: patch.setattr(Secret, "stream", without_digest),
+            "symmetric permanent response",
+        ),
         "permanent response drawn each time": (fresh, "symmetric permanent response"),
-        "one permanent response in all epochs": (lambda: patch.setattr(PermanentResponse, "__call__", without_epoch), "epochs"),
-        "bits of a cohort that depends on the value": (lambda: patch.setattr(encoding, "bloom_bits", of_value), "strings, hashed by murmur3-v1 in the cohort of the secret"),
+        "one permanent response in all epochs": (
+            lambda: patch.setattr(PermanentResponse, "__call__", without_epoch),
+            "epochs",
+        ),
+        "bits of a cohort that depends on the value": (
+            lambda: patch.setattr(encoding, "bloom_bits", of_value),
+            "strings, hashed by murmur3-v1 in the cohort of the secret",
+        ),
         "lone surrogates hashed": (lambda: patch.setattr(strings, "_utf8", lenient), "invalid values are refused"),
         "p and q exchanged": (exchange, "instantaneous response"),
-        "length that depends on the report": (lambda: patch.setattr(wire, "SINGLE_REPORT_BYTES", 0), "body of a request"),
-    }  # fmt: skip
+        "length that depends on the report": (
+            lambda: patch.setattr(wire, "SINGLE_REPORT_BYTES", 0),
+            "body of a request",
+        ),
+    }
 
 
 FAULTS = list(faults(pytest.MonkeyPatch()))
@@ -253,7 +265,7 @@ def test_the_counterexample_is_the_smallest_and_calls_may_be_left_out() -> None:
 
     found = {result.number: result for result in results(broken).values()}
     assert found[17].verdict is Verdict.NOT_CLAIMED
-    (rule,) = (each for each in ENCODING if each.number == 5)
+    (rule,) = (rule for rule in ENCODING if rule.number == 5)
     assert found[5].failed == len(rule.cases)
     smallest = min(len(json.dumps(case.request)) for case in rule.cases)
     assert len(json.dumps(found[5].counterexample["request"])) == smallest
@@ -288,7 +300,7 @@ def test_command(tmp_path: Path) -> None:
     passed = run("--command", own, "--rule", "16", "--rule", "107")
     assert (passed.exit_code, passed.stdout.count(" passed ")) == (0, 2)
     one = run("--command", own, "--rule", "16", "--json")
-    assert [each["rule"] for each in json.loads(one.stdout)["rules"]] == [16]
+    assert [result["rule"] for result in json.loads(one.stdout)["rules"]] == [16]
     hostile = json.dumps({"digest": "\x1b[8m"})
     wrong = adapter(tmp_path, f"import sys\nfor _ in sys.stdin: print({hostile!r}, flush=True)")
     failed = run("--command", wrong, "--rule", "1")
@@ -306,13 +318,19 @@ def test_command(tmp_path: Path) -> None:
     [
         ("", "ended with exit code 0 before"),
         ("import sys; sys.exit(7)", "ended with exit code 7 before"),
-        ("import sys\nfor _ in sys.stdin: print('hello', flush=True)", "answered 'hello'. An answer is one JSON object"),
+        (
+            "import sys\nfor _ in sys.stdin: print('hello', flush=True)",
+            "answered 'hello'. An answer is one JSON object",
+        ),
         ("import sys\nfor _ in sys.stdin: print('[1]', flush=True)", "answered '[1]'"),
-        ("import sys\nfor _ in sys.stdin: sys.stdout.buffer.write(b'\\xff\\n'); sys.stdout.flush()", "answered '\\\\xff'"),
+        (
+            "import sys\nfor _ in sys.stdin: sys.stdout.buffer.write(b'\\xff\\n'); sys.stdout.flush()",
+            "answered '\\\\xff'",
+        ),
         ("import time\ntime.sleep(60)", "did not answer within 0.5 seconds"),
         ("import sys\nsys.stdin.close()\nimport time\ntime.sleep(60)", "did not answer within 0.5 seconds"),
     ],
-)  # fmt: skip
+)
 def test_an_adapter_that_cannot_be_run_is_no_failed_rule(program: str, message: str, tmp_path: Path) -> None:
     done = run("--command", adapter(tmp_path, program), "--timeout", "0.5")
     assert (done.exit_code, message in done.stderr) == (1, True), done.stderr
@@ -432,7 +450,7 @@ def more_ones(drawn: bytes) -> bytes:
     ids=["a constant", "the second of the start", "a new generator for each report", "bytes that are odd"],
 )
 def test_a_generator_that_repeats_or_is_biased_fails(seeds: list[int], fault: dict[str, Any], happened: str) -> None:
-    (rule,) = (each for each in all_rules() if each.number == 114)
+    (rule,) = (rule for rule in all_rules() if rule.number == 114)
     assert rule.run(OwnGenerator(seeds=iter([7, 8, 9]))).verdict is Verdict.PASSED
     found = rule.run(OwnGenerator(seeds=iter(seeds), **fault))
     assert found.verdict is Verdict.FAILED
@@ -441,7 +459,7 @@ def test_a_generator_that_repeats_or_is_biased_fails(seeds: list[int], fault: di
 
 @pytest.mark.parametrize("answer", [{}, {"bits": "00"}, {"bits": 7}, {"bits": "zz"}, {"refused": True}])
 def test_an_adapter_without_a_generator_of_its_own_fails(answer: dict[str, Any]) -> None:
-    (rule,) = (each for each in all_rules() if each.number == 114)
+    (rule,) = (rule for rule in all_rules() if rule.number == 114)
     found = rule.run(InProcess(lambda _: answer))
     assert found.verdict is Verdict.FAILED
     assert (
@@ -508,14 +526,20 @@ REPEATS, GIVES_UP, SETS_ASIDE = (
 @pytest.mark.parametrize(
     ("place", "name", "fault", "title", "happened"),
     [
-        (retry_policy, "decide", deciding(408, Action.QUARANTINE), REPEATS, "sent 3 times, after 503, a lost answer, 408"),
+        (
+            retry_policy,
+            "decide",
+            deciding(408, Action.QUARANTINE),
+            REPEATS,
+            "sent 3 times, after 503, a lost answer, 408",
+        ),
         (HttpTransport, "send", answered_instead("reset", 202), REPEATS, "sent 4 times"),
         (transport.RequestCanceller, "may_continue", without_deadline, GIVES_UP, "still ran after"),
         (HttpTransport, "send", answered_instead("", 202), GIVES_UP, "sent 1 times, after an answer without an end"),
         (retry_policy, "decide", deciding(413, Action.RETRY), SETS_ASIDE, "sent again after 413"),
     ],
     ids=["408 is final", "a reset is final", "no deadline", "a status without a body", "413 again and again"],
-)  # fmt: skip
+)
 def test_a_client_with_another_retry_policy_fails(
     place: Any, name: str, fault: Any, title: str, happened: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

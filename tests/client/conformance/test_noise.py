@@ -34,11 +34,14 @@ def test_each_set_is_refuted_with_its_share_of_the_error_probability(trials: int
     [
         (lambda rng: rng.random((REPORTS, NUM_BITS)) < 0.75, None),
         (lambda rng: rng.random((REPORTS, NUM_BITS)) < 0.785, "bits of all reports were kept, and 18,432 are expected"),
-        (lambda rng: (rng.random((REPORTS, NUM_BITS)) < 0.75) | (np.arange(NUM_BITS) == 127), "192 of 192 bits of bit 127"),
+        (
+            lambda rng: (rng.random((REPORTS, NUM_BITS)) < 0.75) | (np.arange(NUM_BITS) == 127),
+            "192 of 192 bits of bit 127",
+        ),
         (lambda rng: np.repeat(rng.random((REPORTS, 4)) < 0.75, 32, axis=1), "bits of report"),
     ],
     ids=["the declared noise", "a little bias", "one bit without noise", "one coin for 32 bits"],
-)  # fmt: skip
+)
 def test_coins(coins: object, found: str | None, unseen_seed: int) -> None:
     """Each is found, or not, with a probability of at least 1 - 1e-6."""
     bias = find_bias(noisy(coins(np.random.default_rng(unseen_seed))), PERMANENT, NUM_BITS, 0.75)  # type: ignore[operator]

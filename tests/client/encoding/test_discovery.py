@@ -145,7 +145,7 @@ def test_ngrams_are_the_symbols_of_a_window(alphabet: str | None, longest: int) 
     """The window of length L is symbols L - n to L of the value and its marker, and the marker alone once the value has ended."""
     ngrams = Discovery(longest=longest, step=1, first=2, alphabet=alphabet, method="ngrams")
     for text in ("", "a", "ab", "a\N{LATIN SMALL LETTER E WITH ACUTE}b", "abab", "ababababab"):
-        parts = [bytes([each]) for each in text.encode()] if alphabet is None else [each.encode() for each in text]
+        parts = [bytes([byte]) for byte in text.encode()] if alphabet is None else [letter.encode() for letter in text]
         symbols = [*parts, END]
         reported = [ngrams.fragment(text.encode(), group) for group in range(len(ngrams.lengths))]
         assert reported == [b"".join(symbols[at - 2 : at]) or END for at in range(2, longest + 2)]
@@ -160,9 +160,9 @@ def test_groups_partition_the_cohorts_evenly() -> None:
             discover = Discovery(longest=longest, step=step, alphabet="ab")
             groups = len(discover.lengths) + 1
             cohorts = [discover.cohorts(group, 256) for group in range(groups)]
-            assert [c for each in cohorts for c in each] == list(range(256))
+            assert [c for in_group in cohorts for c in in_group] == list(range(256))
             assert all(discover.group(c, 256) == group for group in range(groups) for c in cohorts[group])
-            sizes = [len(each) for each in cohorts[:-1]]
+            sizes = [len(in_group) for in_group in cohorts[:-1]]
             assert max(sizes) - min(sizes) <= 1
             assert discover.lengths[-1] == longest + 1
 
@@ -240,11 +240,11 @@ def test_epsilon_of_a_discovery_metric_equals_enumeration(discover: Discovery, h
     params = replace_params(num_hashes=hashes)
     metric = Metric.string("words", params, discover=discover)
     filters = [[int(bloom_bits(metric, value, cohort)) for value in (*VALUES, None)] for cohort in range(64)]
-    union = sorted({each for in_cohort in filters for each in in_cohort})
+    union = sorted({bloom for in_cohort in filters for bloom in in_cohort})
     logs = np.log(report_distribution(params, union, reports) / params.num_cohorts)
     largest = 0.0
     for in_cohort in filters:
-        law = logs[[union.index(each) for each in in_cohort]]
+        law = logs[[union.index(bloom) for bloom in in_cohort]]
         largest = max(largest, float((law.max(axis=0) - law.min(axis=0)).max()))
     assert math.isclose(largest, epsilon(params, reports), abs_tol=1e-12)
     assert largest < epsilon_permanent(params)

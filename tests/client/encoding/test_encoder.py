@@ -174,7 +174,9 @@ def test_permanent_response_of_a_value_never_changes() -> None:
     """Another encoder with the same secret returns the same bits, so averaging does not remove the noise."""
     secret = Secret(bytes(range(32)))
     again = Secret(bytes(range(32)))
-    responses = {PermanentResponse(STRING, each)(BloomBits(0b101)) for each in (secret, again) for _ in range(50)}
+    responses = {
+        PermanentResponse(STRING, equal_secret)(BloomBits(0b101)) for equal_secret in (secret, again) for _ in range(50)
+    }
     assert len(responses) == 1
 
 
@@ -214,7 +216,7 @@ def test_permanent_noise_differs_by_value_metric_version_epoch_and_client(
         noise(secret=1),
         noise(name="b"),
         noise(num_hashes=3),
-        *(noise(response=each) for each in responses),
+        *(noise(response=response) for response in responses),
         noise(hold=7, epoch=0),
         noise(hold=7, epoch=1),
     ]
@@ -240,10 +242,12 @@ def test_permanent_response_depends_on_the_digest_and_on_no_field_outside_it() -
     same = replace(plain, description="new", owner="team", purpose="p", expires=date(2030, 1, 1))
     others = [
         replace(plain, period=PeriodKind.WEEK),
-        *(Metric.string("a", Params(**shape | change, prob_f=0.5)) for change in (
-            {"prob_p": 0.2}, {"prob_q": 0.8}, {"num_cohorts": 16}, {"hash_scheme": "google-md5"})),
-    ]  # fmt: skip
-    responses = [PermanentResponse(each, secret)(BloomBits(0b11)) for each in (plain, same, *others)]
+        *(
+            Metric.string("a", Params(**shape | change, prob_f=0.5))
+            for change in ({"prob_p": 0.2}, {"prob_q": 0.8}, {"num_cohorts": 16}, {"hash_scheme": "google-md5"})
+        ),
+    ]
+    responses = [PermanentResponse(metric, secret)(BloomBits(0b11)) for metric in (plain, same, *others)]
     assert responses[0] == responses[1]
     assert len(set(responses)) == 1 + len(others)
 

@@ -70,5 +70,5 @@ def test_number_of_ones_has_its_law(mechanism: UnaryResponse, true_bits: tuple[i
 @pytest.mark.parametrize("mechanism", RESPONSES)
 @pytest.mark.parametrize(("true_bits", "reports"), [((0,), 1), ((1,), 3), ((1, 0), 2), ((1, 1, 0), 1)])
 def test_collision_is_that_of_two_clients(mechanism: UnaryResponse, true_bits: tuple[int, ...], reports: int) -> None:
-    expected = math.log(sum(each**2 for each in reports_law(mechanism, true_bits, reports).values()))
+    expected = math.log(sum(probability**2 for probability in reports_law(mechanism, true_bits, reports).values()))
     assert mechanism.log_collision(len(true_bits), sum(true_bits), reports) == pytest.approx(expected)

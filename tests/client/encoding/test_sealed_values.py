@@ -60,9 +60,9 @@ def test_values_with_equal_bits_have_tags_and_sealed_digests_of_their_own() -> N
     sealer = Sealer(metric, secret, system_random_bytes)
     values = [bloom_bits(metric, f"v{i}", 0) for i in range(40)]
     assert len(set(values)) <= 8
-    assert len({sealer.tag(each) for each in values}) == 40
-    for each in (*values, bloom_bits(metric, None, 0)):
-        opened = sealer.open(sealer.seal(each))
-        assert opened == each
-        assert sealer.tag(opened) == sealer.tag(each)
-    assert {len(sealer.seal(each)) for each in (*values, bloom_bits(metric, None, 0))} == {16 + 1 + 16}
+    assert len({sealer.tag(value) for value in values}) == 40
+    for value in (*values, bloom_bits(metric, None, 0)):
+        opened = sealer.open(sealer.seal(value))
+        assert opened == value
+        assert sealer.tag(opened) == sealer.tag(value)
+    assert {len(sealer.seal(value)) for value in (*values, bloom_bits(metric, None, 0))} == {16 + 1 + 16}

@@ -45,7 +45,7 @@ def test_epsilon_is_the_largest_loss_of_all_sequences(num_values: int, num_ones:
             laws = row_distribution(mechanism, reports)
             loss = max(math.log(x / y) for one, other in permutations(laws, 2) for x, y in zip(one, other, strict=True))
             assert mechanism.epsilon(num_values, (1,), reports) == pytest.approx(loss, rel=1e-9)
-            collision = math.log(math.fsum(each * each for each in laws[0]))
+            collision = math.log(math.fsum(probability * probability for probability in laws[0]))
             assert mechanism.log_collision(num_values, 1, reports) == pytest.approx(collision, rel=1e-9)
 
 
@@ -114,9 +114,8 @@ def test_python_defines_the_same_metric_as_toml() -> None:
     metric = Metric.categorical("theme", ("dark", "light", "system"), response)
     assert (metric.digest, metric.kind) == (theme().digest, theme().kind)
     buckets = Buckets((0, 10, 20, 30, 40), default=0)
-    assert (
-        Metric.ordinal("delay", buckets, response).params.mechanism == response
-    )  # a default needs no bit of "no value"
+    # a default needs no bit of "no value"
+    assert Metric.ordinal("delay", buckets, response).params.mechanism == response
 
 
 @pytest.mark.parametrize(

@@ -131,7 +131,7 @@ def test_a_period_without_recording_reports_no_value_or_the_default() -> None:
     st.floats(allow_nan=False, allow_infinity=False),
 )
 def test_every_number_has_the_bucket_that_its_label_names(edges: list[float], number: float) -> None:
-    buckets = Buckets(tuple(sorted(each + 0.0 for each in edges)))
+    buckets = Buckets(tuple(sorted(edge + 0.0 for edge in edges)))
     position = buckets.index_of(number)
     inner = buckets.edges[1:-1]
     assert position == 0 or inner[position - 1] <= number
@@ -142,8 +142,8 @@ def test_every_number_has_the_bucket_that_its_label_names(edges: list[float], nu
 @pytest.mark.parametrize(("several", "expected"), [("sum", 5.0), ("max", 4.0), ("last", -1.0)])
 def test_numbers_of_a_period_are_combined(several: Any, expected: float) -> None:
     buckets, number = Buckets((0, 1, 2), several), None
-    for each in (2.0, 4.0, -1.0):
-        number = buckets.combine(number, each)
+    for recorded in (2.0, 4.0, -1.0):
+        number = buckets.combine(number, recorded)
     assert number == expected
 
 
@@ -161,7 +161,7 @@ def test_digest_covers_what_the_bits_depend_on() -> None:
         replace(buckets_of(METRIC), default=0),
         replace(buckets_of(METRIC), unit="ms"),
     ]
-    digests = [replace(METRIC, kind=OrdinalKind(METRIC.params, each)).digest for each in changed]
+    digests = [replace(METRIC, kind=OrdinalKind(METRIC.params, buckets)).digest for buckets in changed]
     assert replace(METRIC, kind=OrdinalKind(METRIC.params, same)).digest == METRIC.digest
     assert len({METRIC.digest, *digests}) == 5
 

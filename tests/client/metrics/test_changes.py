@@ -94,7 +94,7 @@ def test_compare_refuses_changed_promises_without_a_new_review(promise: str, new
         "Set review to the address of this change's review"
     )
     assert compare([V1], [*new[:-1], replace(new[-1], review=NEW_REVIEW)])[1] == []
-    assert compare([replace(V1, review="")], [replace(each, review="") for each in new])[1] == []
+    assert compare([replace(V1, review="")], [replace(metric, review="") for metric in new])[1] == []
 
 
 def test_compare_needs_no_review_for_a_first_purpose() -> None:
@@ -162,10 +162,10 @@ def test_a_limit_that_rises_is_refused(limit: float | None, text: str) -> None:
     low = replace(V1, lifetime_epsilon=4.0)
     high = replace(V2, lifetime_epsilon=limit)
     for old, new in (([low], [low, high]), ([low], [replace(low, lifetime_epsilon=limit)])):
-        (problem,) = [each for each in compare(old, new)[1] if "lifetime_epsilon" in each]
+        (problem,) = [problem for problem in compare(old, new)[1] if "lifetime_epsilon" in problem]
         assert problem.startswith(f"dark: lifetime_epsilon rises from 4 to {text}, but clients keep the lowest limit")
         assert "set lifetime_epsilon = 4, or give the metric another name" in problem
-    assert not any("rises" in each for each in compare([high], [high, replace(V1, lifetime_epsilon=3.0)])[1])
+    assert not any("rises" in problem for problem in compare([high], [high, replace(V1, lifetime_epsilon=3.0)])[1])
     (problem,) = limit_problems([low, high, OTHER])
     shown = "not set" if limit is None else text
     assert f"lifetime_epsilon is {shown}, and an earlier version has 4" in problem

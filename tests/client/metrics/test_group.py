@@ -75,13 +75,16 @@ def test_a_definition_has_a_digest_for_each_value() -> None:
     metric = definitions["dark"]
     assert metric.digest == DARK.digest
     collections = list(definitions.collections())
-    assert [each.title for each in collections] == [f"dark (version {value})" for value in VERSION.values]
+    assert [collection.title for collection in collections] == [f"dark (version {value})" for value in VERSION.values]
     assert list(definitions.versions()) == [metric]
-    assert len({metric.digest, replace(metric, group=None).digest, *(each.digest for each in collections)}) == 5
-    for each in (metric, *collections):
-        assert definitions.version("dark", each.digest) == (metric if each is metric else None)
-        assert Metric.from_dict(each.to_dict()) == each
-        assert each.in_group(None) == metric
+    assert (
+        len({metric.digest, replace(metric, group=None).digest, *(collection.digest for collection in collections)})
+        == 5
+    )
+    for definition in (metric, *collections):
+        assert definitions.version("dark", definition.digest) == (metric if definition is metric else None)
+        assert Metric.from_dict(definition.to_dict()) == definition
+        assert definition.in_group(None) == metric
     assert metric.in_group("2.x").in_group("1.x") == collections[0]
 
 
@@ -125,7 +128,7 @@ def test_every_label_has_a_value(label: str, values: list[str]) -> None:
 
 def test_the_longest_family_wins() -> None:
     group = Group("version", ("1.x", "1.4.x", "other"))
-    assert [group.value_of(each) for each in ("1.4.2", "1.40", "1", "11.0", "")] == [
+    assert [group.value_of(label) for label in ("1.4.2", "1.40", "1", "11.0", "")] == [
         "1.4.x",
         "1.x",
         "1.x",
@@ -149,7 +152,8 @@ def test_reports_of_one_client_have_one_permanent_response_under_all_values() ->
     metric = Metric.boolean("dark", UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5), group=VERSION)
     secrets = [Secret.generate() for _ in range(64)]
     by_value = [
-        [Encoder(each, secret).encode(True).to_bytes() for secret in secrets] for each in (metric, *metric.collections)
+        [Encoder(definition, secret).encode(True).to_bytes() for secret in secrets]
+        for definition in (metric, *metric.collections)
     ]
-    assert all(each == by_value[0] for each in by_value)
+    assert all(reports == by_value[0] for reports in by_value)
     assert len(set(by_value[0])) == 2

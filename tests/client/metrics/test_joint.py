@@ -86,7 +86,11 @@ def test_definitions_file_states_parts() -> None:
     ("old", "new", "message"),
     [
         ("num_cohorts = 16", "num_cohorts = 12", "flight: part carrier: num_cohorts must be a power of two"),
-        ("prob_f = 0.5\n\n", "prob_f = 0\n\n", "either all parts of a joint metric or none must have a permanent response"),
+        (
+            "prob_f = 0.5\n\n",
+            "prob_f = 0\n\n",
+            "either all parts of a joint metric or none must have a permanent response",
+        ),
         ('name = "origin"', 'name = ["a"]', r"flight: part \['a'\]: a metric's name must have"),
         ('name = "origin"', "name = 3", "flight: part 3: a metric's name must have"),
         ('name = "origin"', 'name = "carrier"', "the parts must have distinct names, got carrier, carrier"),
@@ -96,7 +100,7 @@ def test_definitions_file_states_parts() -> None:
         (TOML[TOML.index('[[metric.part]]\nname = "origin"') :], "", "must have 2 or 3 parts, got 1"),
         ("num_bits = 32", "num_bits = 1022", "at most 1024 bits together, got 1025"),
     ],
-)  # fmt: skip
+)
 def test_invalid_parts_are_named(old: str, new: str, message: str) -> None:
     with pytest.raises(DefinitionError, match=message):
         parse_definitions(TOML.replace(old, new, 1))
@@ -121,7 +125,7 @@ def test_digest_covers_every_field_of_every_part() -> None:
         Metric.joint("flights", (CARRIER, ORIGIN, DELAYED)),
         Metric.joint("flight", (CARRIER, ORIGIN, DELAYED), hold=7),
     ]
-    assert len({FLIGHT.digest, *(each.digest for each in changed)}) == 7
+    assert len({FLIGHT.digest, *(metric.digest for metric in changed)}) == 7
 
 
 @dataclass(frozen=True)
@@ -187,7 +191,7 @@ def test_bits_of_parts_follow_each_other(value: Any, same_as: tuple[Any, ...]) -
     bits = bloom_bits(FLIGHT, value, 3)
     first, second, third = (bloom_bits(p, v, 3) for p, v in zip(FLIGHT.components, same_as, strict=True))
     assert bits == bloom_bits(FLIGHT, same_as, 3) == first | second << 16 | third << 29
-    assert bits.value_digest == b"".join(each.value_digest.ljust(16, b"\0") for each in (first, second))
+    assert bits.value_digest == b"".join(part_bits.value_digest.ljust(16, b"\0") for part_bits in (first, second))
 
 
 @pytest.mark.parametrize(
@@ -224,13 +228,13 @@ def test_values_with_equal_bits_have_responses_and_tags_of_their_own() -> None:
     encoder, sealer = Encoder(FLIGHT, secret), Sealer(FLIGHT, secret, system_random_bytes)
     values = [encoder.bloom_bits(("UA", f"v{i}", None)) for i in range(40)]
     assert len(set(values)) <= 13
-    assert len({sealer.tag(each) for each in values}) == 40
-    assert len({encoder._permanent_response(each) for each in values}) > 13
-    for each in (*values, encoder.bloom_bits(None), encoder.bloom_bits(("UA", None, True))):
-        opened = sealer.open(sealer.seal(each))
-        assert opened == each
+    assert len({sealer.tag(value) for value in values}) == 40
+    assert len({encoder._permanent_response(value) for value in values}) > 13
+    for value in (*values, encoder.bloom_bits(None), encoder.bloom_bits(("UA", None, True))):
+        opened = sealer.open(sealer.seal(value))
+        assert opened == value
         respond = encoder._permanent_response
-        assert respond(opened) == respond(each)
+        assert respond(opened) == respond(value)
 
 
 def test_encoder_output_has_the_law_of_independent_parts(unseen_seed: int) -> None:
@@ -241,7 +245,7 @@ def test_encoder_output_has_the_law_of_independent_parts(unseen_seed: int) -> No
     )
     metric, random_bytes = Metric.joint("device", parts), SeededBytes(unseen_seed)
     secrets = (Secret.generate(random_bytes) for _ in range(8000))
-    seen = Counter(Encoder(metric, each, random_bytes).encode(("b", True)).to_bytes()[0] for each in secrets)
+    seen = Counter(Encoder(metric, secret, random_bytes).encode(("b", True)).to_bytes()[0] for secret in secrets)
     ones = [(parts[0].params.mechanism.p_star, parts[0].params.mechanism.q_star, parts[1].params.mechanism.q_star)][0]
     law = [math.prod(p if report >> i & 1 else 1 - p for i, p in enumerate(ones)) for report in range(8)]
     assert stats.chisquare([seen[report] for report in range(8)], 8000 * np.array(law)).pvalue > ALPHA

@@ -13,18 +13,35 @@ from hubbub.metrics.kinds import KINDS, kind_from_dict
 from tests.support.every_kind import METRICS
 
 WRONG_VALUES: tuple[Any, ...] = (
-    None, True, 0, -1, 3, 10**400, 0.5, float("nan"), float("inf"), "", "a", "\ud800", "1/2", [], [0], [None], {}, {"a": 1},
-)  # fmt: skip
+    None,
+    True,
+    0,
+    -1,
+    3,
+    10**400,
+    0.5,
+    float("nan"),
+    float("inf"),
+    "",
+    "a",
+    "\ud800",
+    "1/2",
+    [],
+    [0],
+    [None],
+    {},
+    {"a": 1},
+)
 DAMAGES = 4_000
 
 
 def damaged(fields: Any, rng: random.Random) -> Any:
     """JSON values with one entry, at a random depth, deleted, replaced or added."""
     containers = [fields]
-    for each in containers:
+    for container in containers:
         containers.extend(
             child
-            for child in (each.values() if isinstance(each, dict) else each)
+            for child in (container.values() if isinstance(container, dict) else container)
             if isinstance(child, dict | list) and child
         )
     place = rng.choice(containers)
@@ -65,7 +82,9 @@ def test_kinds_round_trip_through_json_values(metric: Metric) -> None:
     assert kind_from_dict(json.loads(json.dumps(fields))) == metric.kind
 
 
-@pytest.mark.parametrize("metric", [each for each in METRICS if len(each.blocks) == 1], ids=lambda metric: metric.name)
+@pytest.mark.parametrize(
+    "metric", [metric for metric in METRICS if len(metric.blocks) == 1], ids=lambda metric: metric.name
+)
 def test_kinds_round_trip_through_tables_of_definitions(metric: Metric) -> None:
     kind, table, mechanism = metric.kind, metric.kind.to_table(), metric.params.mechanism
     assert set(kind.required_fields) <= set(table) <= {*kind.required_fields, *kind.optional_fields}

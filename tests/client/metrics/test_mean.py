@@ -113,8 +113,11 @@ def test_thresholds_are_uniform_and_fixed_by_secret_and_name() -> None:
     secrets = [Secret(random_bytes(32)) for _ in range(4000)]
     thresholds = [secret.threshold("use", secret.cohort(16), 16) for secret in secrets]
     assert kstest(thresholds, "uniform").pvalue > ALPHA
-    assert kstest([16 * each % 1 for each in thresholds], "uniform").pvalue > ALPHA
-    assert all(math.ceil(16 * each) - 1 == secret.cohort(16) for each, secret in zip(thresholds, secrets, strict=True))
+    assert kstest([16 * threshold % 1 for threshold in thresholds], "uniform").pvalue > ALPHA
+    assert all(
+        math.ceil(16 * threshold) - 1 == secret.cohort(16)
+        for threshold, secret in zip(thresholds, secrets, strict=True)
+    )
     assert thresholds == [secret.threshold("use", secret.cohort(16), 16) for secret in secrets]
     assert thresholds[0] != secrets[0].threshold("other", secrets[0].cohort(16), 16)
 
@@ -132,7 +135,7 @@ def test_bit_without_the_threshold_it_depends_on_is_an_error() -> None:
     with pytest.raises(InvalidValueError, match=r"use: threshold is missing.*use Encoder.bloom_bits") as caught:
         bloom_bits(METRIC, 17, 5)
     assert "17" not in str(caught.value)
-    assert [int(bloom_bits(METRIC, 17, 5, each)) for each in (0.33, 0.34, 0.35)] == [1, 1, 0]
+    assert [int(bloom_bits(METRIC, 17, 5, threshold)) for threshold in (0.33, 0.34, 0.35)] == [1, 1, 0]
 
 
 def test_a_value_costs_as_much_as_a_bit_and_there_are_two() -> None:

@@ -187,7 +187,7 @@ def test_parses_asymmetric_responses() -> None:
     pair = "permanent_p = 0.0625\npermanent_q = 0.5"
     text = FILE.read_text().split("[[metric]]")
     definitions = parse_definitions(
-        "[[metric]]".join([*text[:1], *(each.replace("prob_f = 0.5", pair) for each in text[1:3])])
+        "[[metric]]".join([*text[:1], *(table.replace("prob_f = 0.5", pair) for table in text[1:3])])
     )
     assert definitions["homepage"].params == asymmetric(0.0625, 0.5)
     assert definitions["os"].params == Params.one_hot(4, prob_p=0.25, prob_q=0.75, permanent_p=0.0625, permanent_q=0.5)

@@ -164,8 +164,8 @@ def test_another_process_with_the_same_definitions_changes_no_reservation(
             before = dict(state.accounts)
         life.start()
         with life.journal as state:
-            assert {key: each.reserved_units for key, each in state.accounts.items()} == {
-                key: each.reserved_units for key, each in before.items()
+            assert {key: account.reserved_units for key, account in state.accounts.items()} == {
+                key: account.reserved_units for key, account in before.items()
             }
 
 
@@ -199,7 +199,7 @@ def test_periods_with_reports_do_not_depend_on_values(
     for _ in range(2):
         life = Life(metrics, policy)
         for step in steps:
-            life.record(first.name, [_value(first, each) for each in data.draw(VALUES)])
+            life.record(first.name, [_value(first, letter) for letter in data.draw(VALUES)])
             life.record(second.name, [_value(second, "b")])
             life.step(step)
         sent_periods.append(life.sent_periods)
@@ -236,12 +236,14 @@ def test_no_name_spends_more_than_the_lowest_limit_that_a_client_has_seen(unseen
         lowest, bound = math.inf, math.inf
         for _ in range(chance.randint(3, 12)):
             with life.journal as state:
-                accounts = [each for each in state.accounts.values() if each.metric == first.name]
-            spent = sum(each.spent for each in accounts)
+                accounts = [account for account in state.accounts.values() if account.metric == first.name]
+            spent = sum(account.spent for account in accounts)
             limit = life.metrics[0].lifetime_epsilon or math.inf
             if limit < lowest:
-                units = [max_units_spent(each, WIDE, state.enrollments) for each in accounts]
-                drafted = sum(number * each.epsilon_per_unit for number, each in zip(units, accounts, strict=True))
+                units = [max_units_spent(account, WIDE, state.enrollments) for account in accounts]
+                drafted = sum(
+                    number * account.epsilon_per_unit for number, account in zip(units, accounts, strict=True)
+                )
                 lowest, bound = limit, max(limit, drafted)
             assert spent <= bound + 1e-6, (first.name, spent, bound)
             stopped += spent > 0.9 * lowest
@@ -266,7 +268,7 @@ def test_processes_with_two_versions_share_the_limit() -> None:
     assert (moved.reserved_units, second.reserved_units) == (5, 5)  # one more report of the first may be on its way
     lower = replace(other, lifetime_epsilon=unit_price(other).epsilon)
     (refused,) = (
-        each for each in allocate(policy, [moved, second], [(lower, second)], 1) if each.digest == other.digest
+        account for account in allocate(policy, [moved, second], [(lower, second)], 1) if account.digest == other.digest
     )
     assert (refused.lifetime_epsilon, refused.reserved_units - second.units) == (lower.lifetime_epsilon, 1)
     again = [*allocate(policy, [moved, refused], [(other, refused)], 2)]

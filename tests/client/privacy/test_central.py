@@ -24,14 +24,20 @@ SYMMETRIC = {"prob_p": 0.25, "prob_q": 0.75, "prob_f": 0.25}
 ASYMMETRIC = {"prob_p": 0.125, "prob_q": 0.625, "permanent_p": 0.0625, "permanent_q": 0.75}
 OPTIMAL = {"prob_p": 0.25, "prob_q": 0.5, "prob_f": 0.0}  # optimized unary encoding
 SETTINGS = {
-    **{f"{k} categories, {name}": Params.one_hot(k, **each) for k in (2, 3) for name, each in (("optimal", OPTIMAL), ("asymmetric", ASYMMETRIC))},
+    **{
+        f"{k} categories, {name}": Params.one_hot(k, **probabilities)
+        for k in (2, 3)
+        for name, probabilities in (("optimal", OPTIMAL), ("asymmetric", ASYMMETRIC))
+    },
     "boolean": Params.one_hot(1, **SYMMETRIC),
     "2 categories, symmetric": Params.one_hot(2, **SYMMETRIC),
     "2 of 3 bits": Params(num_bits=3, num_hashes=2, num_cohorts=1, mechanism=UnaryResponse(**OPTIMAL)),
     "2 of 4 bits": Params(num_bits=4, num_hashes=2, num_cohorts=1, mechanism=UnaryResponse(**ASYMMETRIC)),
-    "google-md5": Params(num_bits=3, num_hashes=2, num_cohorts=1, hash_scheme="google-md5", mechanism=UnaryResponse(**SYMMETRIC)),
+    "google-md5": Params(
+        num_bits=3, num_hashes=2, num_cohorts=1, hash_scheme="google-md5", mechanism=UnaryResponse(**SYMMETRIC)
+    ),
     "inverted": Params.one_hot(2, prob_p=0.75, prob_q=0.25, prob_f=0.25),
-}  # fmt: skip
+}
 
 
 def unary_encoding(local: float, num_bits: int = 10) -> Params:
@@ -40,7 +46,7 @@ def unary_encoding(local: float, num_bits: int = 10) -> Params:
 
 
 def blanket_of(metric: Metric | Params, *epochs: float) -> Blanket:
-    return joined(each.mechanism.blanket(each.num_bits, each.possible_ones, epochs) for each in metric.blocks)
+    return joined(block.mechanism.blanket(block.num_bits, block.possible_ones, epochs) for block in metric.blocks)
 
 
 def distributions(params: Params, *epochs: int) -> list[Distribution]:
@@ -121,8 +127,18 @@ def test_bound_is_close_to_the_exact_law_of_the_lemma(local: float, n: int) -> N
 
 @pytest.mark.parametrize(
     ("local", "n", "figure"),
-    [(1, 1_000, 0.144), (1, 10_000, 0.0434), (1, 100_000, 0.0131), (2, 1_000, 0.370), (2, 10_000, 0.111), (2, 100_000, 0.0336), (4, 1_000, 1.20), (4, 10_000, 0.380), (4, 100_000, 0.115)],
-)  # fmt: skip
+    [
+        (1, 1_000, 0.144),
+        (1, 10_000, 0.0434),
+        (1, 100_000, 0.0131),
+        (2, 1_000, 0.370),
+        (2, 10_000, 0.111),
+        (2, 100_000, 0.0336),
+        (4, 1_000, 1.20),
+        (4, 10_000, 0.380),
+        (4, 100_000, 0.115),
+    ],
+)
 def test_unary_encoding_is_amplified_by_its_blanket(local: float, n: int, figure: float) -> None:
     assert central_epsilon(unary_encoding(local), n, DELTA) == pytest.approx(figure, rel=0.01)
 
@@ -150,9 +166,9 @@ def test_random_metrics_are_within_all_other_bounds(unseen_seed: int) -> None:
         local, delta = epsilon(params, periods), float(10 ** rng.uniform(-12, -3))
         found = [central_epsilon(params, n, delta, periods) for n in (1, 30, 1_000, 10**6, 10**13)]
         assert all(more >= less > 0 for more, less in pairwise(found)), params
-        assert all(each <= amplified(local, n, delta) for each, n in zip(found, (1, 30, 1_000, 10**6), strict=False)), (
-            params
-        )
+        assert all(
+            central <= amplified(local, n, delta) for central, n in zip(found, (1, 30, 1_000, 10**6), strict=False)
+        ), params
 
 
 def test_epochs_hide_more_than_one_permanent_response_and_less_than_one_epoch() -> None:
@@ -187,11 +203,17 @@ def test_a_few_reports_hide_nothing_of_a_large_epsilon(local: float) -> None:
 @pytest.mark.parametrize(
     ("params", "periods", "hold"),
     [
-        (Params(num_bits=64, num_hashes=4, num_cohorts=1, mechanism=UnaryResponse(prob_p=0.0005, prob_q=0.5, prob_f=0)), 1, None),
+        (
+            Params(
+                num_bits=64, num_hashes=4, num_cohorts=1, mechanism=UnaryResponse(prob_p=0.0005, prob_q=0.5, prob_f=0)
+            ),
+            1,
+            None,
+        ),
         (Params.one_hot(5, prob_p=2**-24, prob_q=0.5, prob_f=0), 2, None),
         (Params.one_hot(8, prob_p=0.45, prob_q=0.55, prob_f=0.9), 20_000, 1),
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("delta", [1e-3, 1e-9, 1e-300, 5e-324])
 def test_extreme_mechanisms_have_a_bound(params: Params, periods: int, hold: int | None, delta: float) -> None:
     for n in (1, 1_000, 10**6, 10**12):

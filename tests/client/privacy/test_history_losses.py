@@ -85,7 +85,7 @@ def random_metric(chance: random.Random, prob_q: float, **more: Any) -> tuple[Me
     if kind != "joint":
         return simple(kind, "m", chance, prob_q, **more)
     kinds = [chance.choice(["boolean", "categorical", "string"]) for _ in range(chance.choice([2, 2, 3]))]
-    parts = [simple(each, f"part{at}", chance, prob_q) for at, each in enumerate(kinds)]
+    parts = [simple(part_kind, f"part{at}", chance, prob_q) for at, part_kind in enumerate(kinds)]
     values = [tuple(chance.choice(of_part) for _, of_part in parts) for _ in range(4)]
     one_change = (*values[0][:-1], chance.choice(parts[-1][1]))
     return Metric.joint("m", [part for part, _ in parts], **more), [*dict.fromkeys([*values, one_change]), None]
@@ -115,7 +115,9 @@ def reported_value(kind: Kind, value: Any) -> Hashable:
     """Return what a recorded value is reported as: a boolean reports "no value" as false, and an unknown category is `other`."""
     if isinstance(kind, JointKind):
         parts = [None] * len(kind.parts) if value is None else value
-        return tuple(reported_value(part, each) for part, each in zip(kind.parts.values(), parts, strict=True))
+        return tuple(
+            reported_value(part, part_value) for part, part_value in zip(kind.parts.values(), parts, strict=True)
+        )
     if isinstance(kind, CategoricalKind) and value is not None and value not in kind.categories:
         return kind.other
     return bool(value) if isinstance(kind, BooleanKind) else value
@@ -196,7 +198,7 @@ def test_change_of_either_part_is_one_history_to_an_observer() -> None:
     for part, at in zip(metric.components, (0, 1), strict=True):
         laws = []
         for seen in (first, second):
-            rows = [tuple(row >> at & 1 for row in each) for each in seen.rows]
+            rows = [tuple(row >> at & 1 for row in rows_of_day) for rows_of_day in seen.rows]
             reported = [(rows.index(rows[day]), seen.true_bits[day] >> at & 1) for day in (0,) * 4 + (1,) * 4]
             laws.append(np.array([bit_outputs(part, reported, 0)]))
         total += float(losses(laws)[0, 1])

@@ -143,7 +143,7 @@ def test_reserves_at_most_the_cost_of_all_values(rig: Rig) -> None:
     language = Metric.categorical("language", ("de", "en", "fr"), UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.5))
     client = rig.agreed(SURVEY, language, QUIET, policy=Policy(epsilon_report=9, epsilon_metric=20, epsilon_total=99))
     with collaborators(client).journal as state:
-        assert [state.accounts["", each.digest].reserved_units for each in (SURVEY, language, QUIET)] == [2, 4, 4]
+        assert [state.accounts["", metric.digest].reserved_units for metric in (SURVEY, language, QUIET)] == [2, 4, 4]
 
 
 def test_stricter_policy_reduces_reserved_but_not_spent_units(rig: Rig) -> None:
@@ -248,9 +248,8 @@ def test_report_is_charged_under_the_response_number_that_it_was_drawn_from() ->
     assert account.response_number(10) == draft.response == 10
     account = account.charge(report(15))
     assert account.response_number(15) not in {10, 15, 20}
-    assert (
-        len({account.response_number(epoch) for epoch in range(-5, 15)}) == 20
-    )  # drawn at the same units, charged later
+    # drawn at the same units, charged later
+    assert len({account.response_number(epoch) for epoch in range(-5, 15)}) == 20
 
 
 def test_response_numbers_after_a_set_back_clock_are_those_of_no_epoch_and_no_other_unit() -> None:

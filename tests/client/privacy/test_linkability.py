@@ -62,12 +62,12 @@ def test_mutual_information_grows_to_the_permanent_bits(pqf: Probabilities) -> N
 def test_permanent_bits_of_128_bits_at_epsilon_4() -> None:
     """Entropy in bits at h = 1 and eps_inf = 4: 67 for a symmetric response, 17 for a = 1/2, which the value's own bit makes 17.5."""
     symmetric, b = 1 / (math.exp(2) + 1), 1 / (math.exp(4) + 1)
-    shapes = [params_of(128, 1, 0.25, 0.75, each) for each in (2 * symmetric, (b, 0.5))]
+    shapes = [params_of(128, 1, 0.25, 0.75, permanent) for permanent in (2 * symmetric, (b, 0.5))]
     for params in shapes:
         assert epsilon_permanent(params) == pytest.approx(4, abs=1e-4)
     bits = [mutual_information(params, math.inf) / math.log(2) for params in shapes]
     no_value = -128 * (b * math.log2(b) + (1 - b) * math.log2(1 - b))
-    assert [round(each, 1) for each in (*bits, no_value)] == [67.5, 17.5, 16.6]
+    assert [round(information, 1) for information in (*bits, no_value)] == [67.5, 17.5, 16.6]
 
 
 @pytest.mark.parametrize(

@@ -224,7 +224,7 @@ def test_loss_of_histories_with_the_same_changes_is_at_most_the_sum(pqf: tuple[f
     bound = epsilon_of_values(params, [2, 1])
     filters = bloom_filters(4, {0, 1})
     histories = [[v, v, w] for v, w in itertools.permutations(filters, 2)]
-    assert largest_loss(np.array([history_distribution(params, each) for each in histories])) <= bound + 1e-12
+    assert largest_loss(np.array([history_distribution(params, history) for history in histories])) <= bound + 1e-12
 
 
 def test_change_of_a_value_is_not_protected() -> None:

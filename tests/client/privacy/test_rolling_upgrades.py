@@ -137,9 +137,9 @@ class Upgrade:
                 self.record(process)
             case "days":
                 self.rig.clock.move(days=self.chance.choice((1, 1, 2)))
-                for each in self.processes:
+                for client in self.processes:
                     if self.chance.random() < 0.7:
-                        each.flush(5)
+                        client.flush(5)
             case "open" if len(self.processes) < 3:
                 self.open()
             case "fork":
@@ -166,7 +166,7 @@ class Upgrade:
                 assert loss(metric, sent[start:end]) <= len(PEOPLE) * policy.epsilon_enrollment + slack
         for subject in {subject for subject, _ in state.accounts}:
             assert state.spent(subject) <= state.reserved(subject) + slack <= policy.epsilon_total + 2 * slack
-            of_name = sum(each.spent for each in state.accounts_of(subject) if each.metric == "quiet")
+            of_name = sum(account.spent for account in state.accounts_of(subject) if account.metric == "quiet")
             assert of_name <= (self.versions[0].lifetime_epsilon or math.inf) + slack
         if not self.secrets and not state.queue:  # only a withdrawal drops reports that were charged
             assert sum(loss(metric, sent) for metric in self.metrics) == pytest.approx(sum(charged.values()))
@@ -184,7 +184,7 @@ def test_charge_is_between_the_loss_and_the_limits(old: str, new: str, rig: Rig,
         price = price_of(*versions, same)
         if chance.random() < 0.3:
             limit = chance.randint(1, 6) * price
-            versions = tuple(replace(each, lifetime_epsilon=limit) for each in versions)  # type: ignore[assignment]
+            versions = tuple(replace(metric, lifetime_epsilon=limit) for metric in versions)  # type: ignore[assignment]
         policy = Policy(
             epsilon_report=999,
             epsilon_enrollment=chance.randint(1, 8) * price,

@@ -42,10 +42,8 @@ def test_consent_is_shared_by_clients_of_one_directory(rig: Rig) -> None:
     second.set_consent("off")
     first.record("homepage", "https://example.org/")
     assert first.accounting().ignored["consent"] == 1
-    assert (collaborators(first).encoders._secret, collaborators(first).encoders._encoders) == (
-        None,
-        {},
-    )  # nor is the secret in its memory any more
+    # nor is the secret in its memory any more
+    assert (collaborators(first).encoders._secret, collaborators(first).encoders._encoders) == (None, {})
     assert rig.client().consent.effective is Consent.OFF
 
 
@@ -69,14 +67,14 @@ def test_off_erases_queue_drafts_and_secret_but_keeps_ledger(rig: Rig) -> None:
         rows += [draft.report.bits for draft in state.drafts.values()]
         secret = (rig.state / "secret").read_bytes()
         remembered = [
-            each for account in state.accounts.values() for each in (account.sealed, account.tag, *account.tags)
+            trace for account in state.accounts.values() for trace in (account.sealed, account.tag, *account.tags)
         ]
         assert len(remembered) == 6
     client.set_consent("off")
     left = everything_in(rig.state)
     assert secret not in left
     assert not any(row.hex().encode() in left for row in rows if len(row) > 1)
-    assert not any(each.hex().encode() in left for each in remembered)
+    assert not any(trace.hex().encode() in left for trace in remembered)
     counts = client.accounting()
     assert (counts.dropped["consent"], counts.queued) == (2, 0)
     require_balanced(counts)

@@ -33,7 +33,7 @@ def test_client_keeps_its_cohort_and_charges_each_distinct_value(rig: Rig, numbe
     for i, one in enumerate(batches):
         for j, other in enumerate(batches):
             assert (one.rows == other.rows) == (values[i] == values[j])
-    (account,) = [each for each in client.ledger().accounts if each.metric == "words"]
+    (account,) = [account for account in client.ledger().accounts if account.metric == "words"]
     assert account.units == len(set(values)) == 4
     client.close()
     inspected = json.loads(hubbub("inspect", rig.state, "--json").stdout)

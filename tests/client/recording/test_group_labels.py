@@ -83,9 +83,14 @@ class History:
 
     def start(self, groups: dict[str, str]) -> None:
         client = Client(
-            Definitions(list(METRICS)), self.state, "http://127.0.0.1:1", groups=groups,
-            seams=Seams(clock=self.clock, transport=self.transport), environment={}, policy=UNLIMITED,
-        )  # fmt: skip
+            Definitions(list(METRICS)),
+            self.state,
+            "http://127.0.0.1:1",
+            groups=groups,
+            seams=Seams(clock=self.clock, transport=self.transport),
+            environment={},
+            policy=UNLIMITED,
+        )
         self.processes = [(client, groups), *self.processes[:1]]
         if self.consent:
             self.run(groups, is_start=True)
@@ -110,7 +115,7 @@ class History:
                     for model in self.models.values():
                         model.withdraw()
             case "close" | "kill":
-                self.processes = [each for each in self.processes if each[0] is not client]
+                self.processes = [process for process in self.processes if process[0] is not client]
                 if word == "close":
                     client.close()
                 else:
@@ -137,11 +142,8 @@ class History:
 def check_history(
     tmp_path_factory: pytest.TempPathFactory, steps: Sequence[tuple[Any, ...]], seed: int, *, is_wrong: bool
 ) -> None:
-    with (
-        raise_internal_errors(),
-        patch.object(Uploader, "start"),
-        patch.object(Uploader, "wake"),
-    ):  # a step says when its thread works
+    # a step says when the uploader's thread works
+    with raise_internal_errors(), patch.object(Uploader, "start"), patch.object(Uploader, "wake"):
         paths = [tmp_path_factory.mktemp("state") for _ in range(3)]
         silent = dict_of(History(paths[0], None).play(steps))
         for number, path in enumerate(paths[1:]):

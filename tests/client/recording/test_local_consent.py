@@ -53,7 +53,7 @@ class Observer:
 
     def require_nothing_local_was_sent(self) -> None:
         for batch in self.sent:
-            metric = next(each for each in METRICS if each.name == batch.metric)
+            metric = next(metric for metric in METRICS if metric.name == batch.metric)
             period = parse_period(metric.period, batch.period)
             days = {period.start + timedelta(days=n) for n in range((period.next().start - period.start).days)}
             assert days & self.days_on, f"{batch.metric} of {batch.period} is sent: consent was never `on` in it"
@@ -275,7 +275,7 @@ def test_lost_consent_record_sends_no_local_report(rig: Rig) -> None:
     client.flush(5)
     client.close()
     journal = rig.state / "journal"
-    iter_payloads = [each for each in scan(journal.read_bytes()).payloads if b'"level":"local"' not in each]
+    iter_payloads = [payload for payload in scan(journal.read_bytes()).payloads if b'"level":"local"' not in payload]
     journal.write_bytes(b"".join(map(encode_record, iter_payloads)))
     client = rig.client(HOMEPAGE)
     with collaborators(client).journal as state:

@@ -52,8 +52,14 @@ def test_several_numbers_of_a_period_are_reported_as_declared(
 
 @pytest.mark.parametrize(
     ("several", "numbers", "bit"),
-    [("sum", (400, 500, 150), 1), ("sum", (400, -500), 0), ("max", (50, 1e9, 3), 1), ("last", (2000, -1), 0), ("one", (1000,), 1)],
-)  # fmt: skip
+    [
+        ("sum", (400, 500, 150), 1),
+        ("sum", (400, -500), 0),
+        ("max", (50, 1e9, 3), 1),
+        ("last", (2000, -1), 0),
+        ("one", (1000,), 1),
+    ],
+)
 def test_mean_reports_the_number_of_the_period(several: str, numbers: tuple[float, ...], bit: int, rig: Rig) -> None:
     """Without noise; the numbers end at or beyond an end of the range, which decides the bit for every threshold."""
     buckets = Buckets((0, 1000), several, default=0, estimate="mean")  # type: ignore[arg-type]

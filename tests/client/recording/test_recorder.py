@@ -175,7 +175,7 @@ def test_wrong_calls_are_logged_once_without_value(rig: Rig, caplog: pytest.LogC
             client.record("https://canary.example.org/", "homepage")  # the arguments swapped
             client.record("canary", "homepage")
             client.record(["canary"], "x")  # type: ignore[arg-type]
-        warned = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
+        warned = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
         for number in range(500):
             client.record(f"no_{number}", "x")
     assert [warning.partition(":")[0] for warning in warned] == ["record"] * 5
@@ -193,7 +193,7 @@ def test_per_subject_client_logs_and_counts_record_without_subject(rig: Rig, cap
     for _ in range(2):
         server.record("survey", True)
     assert server.accounting().ignored["invalid"] == 2
-    (warning,) = [each for each in caplog.records if each.levelno >= logging.WARNING]
+    (warning,) = [record for record in caplog.records if record.levelno >= logging.WARNING]
     assert "call client.subject(id).record(...) instead of client.record(...)" in warning.getMessage()
 
 
@@ -311,11 +311,8 @@ def test_reports_of_many_subjects_are_built_in_slices(rig: Rig) -> None:
         formed_counts = []
         while collaborators(server).builder.build_due(state):
             formed_counts.append(state.formed)
-        assert formed_counts in (
-            [500, 1000],
-            [501, 1000],
-            [501, 1001],
-        )  # in whichever part "7" is, there is one less to form
+        # in whichever part "7" is, there is one less to form
+        assert formed_counts in ([500, 1000], [501, 1000], [501, 1001])
         assert state.formed == 1200
         state.accounts = NobodyMayLook(state.accounts)
         assert not collaborators(server).builder.build_due(state)
@@ -348,7 +345,7 @@ def test_batch_rows_are_shuffled(rig: Rig, unseen_seed: int) -> None:
                     collaborators(server).recorder.record(state, name, metric.name, name)
             rig.clock.move(days=1)
             collaborators(server).builder.build_all(state)
-    orders = [each.batch.rows for each in state.queue.values()]
+    orders = [queued.batch.rows for queued in state.queue.values()]
     assert [len(order) for order in orders] == [24] * 80
     assert len({tuple(sorted(order)) for order in orders}) == 1
     rows = [[order[at : at + 2] for at in range(0, 24, 2)] for order in orders]
@@ -373,7 +370,7 @@ def test_batch_membership_is_redrawn_each_day(rig: Rig) -> None:
                 {key for key, account in state.accounts.items() if account.period_end() > rig.clock().date()}
             )
             collaborators(server).builder.build_all(state)
-    assert [len(each) for each in together] == [500, 500]
+    assert [len(keys) for keys in together] == [500, 500]
     assert len(together[0] & together[1]) < 350  # 208 +- 9, were they drawn anew; 500, were they not
 
 
@@ -413,7 +410,7 @@ def test_start_enrolls_many_subjects_in_slices(rig: Rig, monkeypatch: pytest.Mon
         while parts.builder.build_due(state):
             pass
         assert len(looked) == len(set(looked)) == 1200
-        assert {each.reserved_units for each in state.accounts.values() if each.metric == "survey"} == {1}
+        assert {account.reserved_units for account in state.accounts.values() if account.metric == "survey"} == {1}
 
 
 def test_last_sent_batches_are_kept(rig: Rig) -> None:
@@ -446,7 +443,7 @@ def test_values_with_equal_bits_are_charged_and_repeated_one_by_one(rig: Rig) ->
     deliver(client)
     with collaborators(client).journal as state:
         (account,) = state.accounts.values()
-        waiting = [each.batch for each in state.queue.values()]
+        waiting = [queued.batch for queued in state.queue.values()]
     rows = [batch.rows for batch in (*rig.transport.batches, *waiting)]
     assert len(rows) >= 5
     assert rows[0] == rows[2] == rows[3] != rows[1] == rows[4]

@@ -79,7 +79,9 @@ def findings(rig: Rig) -> list[tuple[Health, str]]:
     for path in rig.state.iterdir():
         os.utime(path, (moment, moment))  # the files do not contain it
     return [
-        (each.health, each.observation) for each in check_state(rig.state, rig.clock(), {}) if each.check == "clock"
+        (finding.health, finding.observation)
+        for finding in check_state(rig.state, rig.clock(), {})
+        if finding.check == "clock"
     ]
 
 
@@ -150,12 +152,12 @@ def test_clock_behind_confirmed_time_creates_no_reports(rig: Rig, world: tuple[M
     collaborators(client).uploader.start().stop(5)
     days(rig, true, 5, client)
     with collaborators(client).journal as state:
-        before = {key: each.next_period_start for key, each in state.accounts.items()}
+        before = {key: account.next_period_start for key, account in state.accounts.items()}
     rig.clock.now = datetime(1970, 1, 1, tzinfo=UTC)
     client.record("homepage", "https://example.org/")
     with collaborators(client).journal as state:
         collaborators(client).builder.build_all(state)
-        assert {key: each.next_period_start for key, each in state.accounts.items()} == before
+        assert {key: account.next_period_start for key, account in state.accounts.items()} == before
     assert "which an aggregator confirmed" in findings(rig)[0][1]
     rig.clock.now = true.now
     days(rig, true, 5, client)
@@ -212,7 +214,7 @@ def test_unrecorded_metric_is_replanned_at_next_start(rig: Rig) -> None:
     client.close()
     rig.clock.move(days=-20)
     with collaborators(rig.client(SURVEY)).journal as state:
-        assert [each.next_period_start for each in state.accounts.values()] == [str(TODAY)]
+        assert [account.next_period_start for account in state.accounts.values()] == [str(TODAY)]
 
 
 @pytest.mark.parametrize("metric", [HOMEPAGE, WEEKLY], ids=["day", "week"])
@@ -306,9 +308,8 @@ def test_clock_jumps_never_share_a_permanent_response(
             error = timedelta(days=chance.choice([0, 0, 3, 12, 20, 40, 400]))
         real += timedelta(days=1)
         rig.clock.now = real + error
-        if (
-            chance.random() < 0.3
-        ):  # "no value", so that a period without a draft reports the same; a draft of a wrong day may wait
+        # "no value", so that a period without a draft reports the same; a draft of a wrong day may wait
+        if chance.random() < 0.3:
             client.record("page", None)
         client.flush(5)
     with collaborators(client).journal as state:

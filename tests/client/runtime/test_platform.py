@@ -65,7 +65,7 @@ def test_what_is_hidden() -> None:
 def test_every_module_of_the_client_is_imported() -> None:
     done = run(
         "import pkgutil, importlib, hubbub\n"
-        "names = [each.name for each in pkgutil.walk_packages(hubbub.__path__, 'hubbub.') if each.name != 'hubbub.__main__']\n"
+        "names = [module.name for module in pkgutil.walk_packages(hubbub.__path__, 'hubbub.') if module.name != 'hubbub.__main__']\n"
         "print(len([importlib.import_module(name) for name in names]))"
     )
     assert done.returncode == 0, done.stderr
@@ -97,7 +97,7 @@ with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     client = Client(sys.argv[1], sys.argv[2], "https://example.org")
     print(client.set_consent("off"), client.consent.level)
-    print(*(str(each.message) for each in caught))
+    print(*(str(warning.message) for warning in caught))
 """
     state = tmp_path / "state"
     shutil.copytree(DATA / "journals" / "lived", state)

@@ -177,9 +177,8 @@ def test_reloading_journal_keeps_one_descriptor(rig: Rig) -> None:
         collaborators(other).compactor.compact(always=True)
         collaborators(client).journal._has_partial_record = True
         client.accounting()
-    assert len(opened(rig.state)) <= 2 * (
-        len(usual) + 2
-    )  # each has the journal, its lock, the snapshot and one renamed journal
+    # each has the journal, its lock, the snapshot and one renamed journal
+    assert len(opened(rig.state)) <= 2 * (len(usual) + 2)
 
 
 def test_recording_in_signal_handler_is_postponed(rig: Rig) -> None:
@@ -211,8 +210,8 @@ def listen() -> Iterator[Callable[[Callable[[], object]], Handler]]:
         return added[-1]
 
     yield listen
-    for each in added:
-        logging.getLogger("hubbub").removeHandler(each)
+    for listener in added:
+        logging.getLogger("hubbub").removeHandler(listener)
 
 
 def test_log_handler_may_record(rig: Rig, listen: Callable[[Callable[[], object]], Handler]) -> None:

@@ -212,8 +212,8 @@ def test_start_during_compaction_reads_complete_state(rig: Rig, tmp_path: Path, 
     """As after a kill: the directory is copied after each operation of the compaction, and another process records in between."""
     chance, disk = random.Random(unseen_seed), WatchedDisk()  # noqa: S311
     client, other = rig.agreed(HOMEPAGE, SURVEY, disk=disk), rig.client(HOMEPAGE, SURVEY)
-    for each in (client, other):
-        collaborators(each).uploader.start().stop(5)
+    for writer in (client, other):
+        collaborators(writer).uploader.start().stop(5)
     places, inside = set(), False
 
     def found_now(what: str, name: str, _: int) -> None:

@@ -46,7 +46,7 @@ def identity(rig: Rig) -> tuple[bytes, int, float]:
 
 
 def machine_finding(rig: Rig, reader: Callable[[], bytes | None]) -> Health:
-    (found,) = (each for each in check_state(rig.state, rig.clock(), {}, reader) if each.check == "machine")
+    (found,) = (finding for finding in check_state(rig.state, rig.clock(), {}, reader) if finding.check == "machine")
     return found.health
 
 
@@ -228,7 +228,7 @@ def test_restored_copies_stay_within_policy_totals(rig: Rig, tmp_path: Path, how
         live(number)
         enrollments.append(read_state(rig.state).enrollments)
         lives = range(number + 1) if image == "a chain of restores" else (0, number)
-        spent = [price * sum(len(sent[each][metric.name]) for each in lives) for metric in metrics]
+        spent = [price * sum(len(sent[life][metric.name]) for life in lives) for metric in metrics]
         assert max(spent) <= policy.epsilon_metric + 1e-6
         assert sum(spent) <= policy.epsilon_total + 1e-6
     assert enrollments == (list(range(2, 12)) if image == "a chain of restores" else [2] * 10)

@@ -41,9 +41,8 @@ def test_every_kind_of_event_is_recorded_and_written_again_unchanged() -> None:
     for payload in scan((RECORDED / "written").read_bytes()).payloads:
         event = decode_event(payload)
         assert event is not None, payload
-        if (
-            b'"epoch":2' not in payload
-        ):  # else an account may have the same meaning without `newest_epoch` and `response`
+        # else an account may have the same meaning without `newest_epoch` and `response`
+        if b'"epoch":2' not in payload:
             assert encode_records(event) == encode_record(payload)
         assert decode_event(scan(encode_records(event)).payloads[0]) == event
         kinds[type(event)] += 1

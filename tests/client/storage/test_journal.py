@@ -135,8 +135,8 @@ def test_compaction_keeps_state(rig: Rig) -> None:
     size = size_of(rig.state)
     assert collaborators(client).compactor.compact(always=True)
     assert size_of(rig.state) < size
-    for each in (client, other):
-        with collaborators(each).journal as state:
+    for reader in (client, other):
+        with collaborators(reader).journal as state:
             assert (state.drafts, state.queue, state.accounts) == (drafts, waiting, accounts)
     assert state_of(rig) == before
 

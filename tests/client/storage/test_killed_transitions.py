@@ -100,7 +100,7 @@ def test_killed_new_identity_keeps_ledger_and_can_be_repeated(rig: Rig) -> None:
     deliver(client)
     client.close()
     original = {path.name: path.read_bytes() for path in rig.state.iterdir()}
-    secret, units = original["secret"], [each.units for each in read_state(rig.state).accounts.values()]
+    secret, units = original["secret"], [account.units for account in read_state(rig.state).accounts.values()]
     for at in range(1, MOST_OPERATIONS):
         for name, content in original.items():
             (rig.state / name).write_bytes(content)
@@ -115,7 +115,7 @@ def test_killed_new_identity_keeps_ledger_and_can_be_repeated(rig: Rig) -> None:
             journal.close()
 
         was_killed = killed_in(renew, at, rig.state.with_name("step"))
-        assert [each.units for each in read_state(rig.state).accounts.values()] == units
+        assert [account.units for account in read_state(rig.state).accounts.values()] == units
         renew(None)
         state = read_state(rig.state)
         assert (state.secret_tag, (rig.state / "secret").exists(), state.queue) == ("", False, {})

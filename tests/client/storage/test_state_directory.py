@@ -70,8 +70,8 @@ def test_start_with_unreadable_files_does_not_enroll_or_send(
     assert collaborators(again).journal.problem == ""
     with collaborators(again).journal as state:
         assert (state.enrollments, state.accounts) == (1, accounts)
-        assert [each.num_recordings for each in state.drafts.values()] == [
-            each.num_recordings + 1 for each in draft.values()
+        assert [draft_after.num_recordings for draft_after in state.drafts.values()] == [
+            draft_before.num_recordings + 1 for draft_before in draft.values()
         ]
     assert (rig.state / "secret").read_bytes() == secret
     assert deliver(again) == 1

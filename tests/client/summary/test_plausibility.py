@@ -195,8 +195,8 @@ def test_ones_histogram_counts_reports_and_adds(patterns: list[int], cut: int) -
     assert whole.ones_histogram.tolist() == [sum(p.bit_count() == j for p in patterns) for j in range(14)]
     both = (whole, PatternCounts.from_rows(metric, bytes(len(rows)), b"".join(rows)))
     for profile in (
-        *(each.count_profile() for each in both),
-        *(read_count_profile(summary_to_bytes(each)) for each in both),
+        *(summary.count_profile() for summary in both),
+        *(read_count_profile(summary_to_bytes(summary)) for summary in both),
     ):
         assert profile.ones_histogram is not None
         assert profile.ones_histogram.tolist() == whole.ones_histogram.tolist()

@@ -44,7 +44,7 @@ def test_pattern_counts_determine_bit_counts(drawn: tuple[Metric, list[Report]])
     patterns = PatternCounts.from_reports(of, reports)
     for report in reports:
         index = int.from_bytes(report.to_bytes(), "little")
-        same = sum(each == report for each in reports)
+        same = sum(other == report for other in reports)
         assert patterns.counts[report.cohort, index] == same
     assert patterns.num_reports == len(reports)
     assert patterns.bit_counts() == BitCounts.from_reports(of, reports)

@@ -126,7 +126,7 @@ def test_debug_mode_prints_reports_and_never_values(
     client.record(CANARY, "homepage")
     client.subject(CANARY).record("homepage", CANARY)
     secret = (collaborators(client).journal.directory / "secret").read_bytes()
-    needles = [each.decode("latin-1") for each in hidden(client, secret)]
+    needles = [needle.decode("latin-1") for needle in hidden(client, secret)]
     with collaborators(client).journal as state:
         draft = state.drafts["", METRIC.digest]
     client.close()

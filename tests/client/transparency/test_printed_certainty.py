@@ -89,8 +89,8 @@ def _random_metric(kind: str, chance: random.Random) -> Metric:
 def bit_odds(params: Params, reports: float) -> tuple[Fraction | float, Fraction | float]:
     """Largest likelihood ratio of a bit that is one for the first value only, and of one that is one for the second only."""
     a, b, p, q = (
-        Fraction(each)
-        for each in (
+        Fraction(probability)
+        for probability in (
             params.mechanism.permanent_q,
             params.mechanism.permanent_p,
             params.mechanism.prob_p,
@@ -199,9 +199,17 @@ def cell(metric: Metric, units: int, reports: int, *, known: bool = True) -> str
     """What the page of the state says about reports that cost some units."""
     figures = privacy_figures(metric, Policy())
     account = Account(
-        subject="", digest=metric.digest, metric=metric.name, period=metric.period, next_period_start="2026-11-23",
-        unit=figures.unit, epsilon_per_unit=figures.epsilon_unit, units=units, reports=reports, reserved_units=100,
-    )  # fmt: skip
+        subject="",
+        digest=metric.digest,
+        metric=metric.name,
+        period=metric.period,
+        next_period_start="2026-11-23",
+        unit=figures.unit,
+        epsilon_per_unit=figures.epsilon_unit,
+        units=units,
+        reports=reports,
+        reserved_units=100,
+    )
     state = State()
     state.accounts[account.key] = account
     page = without_word_spans(state_page(state, definitions=Definitions([metric]) if known else None))
@@ -212,7 +220,7 @@ def cell(metric: Metric, units: int, reports: int, *, known: bool = True) -> str
 def divisions(reports: int, units: int, longest: float) -> Iterator[tuple[int, ...]]:
     """Numbers of reports of each unit."""
     most = int(min(reports, longest))
-    return (each for each in itertools.product(range(1, most + 1), repeat=units) if sum(each) == reports)
+    return (division for division in itertools.product(range(1, most + 1), repeat=units) if sum(division) == reports)
 
 
 @pytest.mark.parametrize(("kind", "case"), CASES)
@@ -226,7 +234,7 @@ def test_page_prints_exact_certainties_of_the_reports_made(kind: str, case: int,
             ways = list(divisions(reports, units, {"value": FOREVER, "epoch": metric.hold or 1, "period": 1}[unit]))
             if not ways:
                 continue
-            exact = max(math.prod(odds(metric, each) for each in way) for way in ways)
+            exact = max(math.prod(odds(metric, reports_of_unit) for reports_of_unit in way) for way in ways)
             shown = cell(metric, units, reports)
             require_certainty(shown, exact, tight=units in (1, reports, reports - 1))
             assert ("as long as " in shown, "practically certain that" in shown) == (unit == "value", unit == "value")
@@ -247,7 +255,7 @@ def test_catalogue_prints_exact_certainties(kind: str, case: int, unseen_seed: i
     of_unit = odds(metric, {"value": FOREVER, "epoch": metric.hold or 1, "period": 1}[figures.unit])
     require_certainty(found["After one report"][0], odds(metric, 1))
     if figures.unit != "period":
-        (label,) = [each for each in found if each.startswith("After all reports of one ")]
+        (label,) = [label for label in found if label.startswith("After all reports of one ")]
         require_certainty(found[label][0], of_unit)
     text, note = found["After all reports of a lifetime"]
     require_certainty(text, of_unit ** int(figures.units_lifetime))
@@ -259,7 +267,7 @@ def test_show_counts_no_value_only_where_it_is_a_value(kind: str) -> None:
     """Regression: with a default, a period without a recording has the bucket of the default, and "no value" is no further value."""
     chance = random.Random(1)  # noqa: S311
     drawn = (random_metric(kind, chance) for _ in range(99))
-    figures = next(each for each in (privacy_figures(m, Policy()) for m in drawn) if each.unit == "value")
+    figures = next(figures for figures in (privacy_figures(m, Policy()) for m in drawn) if figures.unit == "value")
     notes = {row.label: row.note for row in figures.rows()}
     for label in ("per enrollment", "lifetime"):
         assert ("no value" in notes[label]) == (kind not in ("default", "mean"))

@@ -71,7 +71,7 @@ def test_page_shows_every_report_held_and_sent_as_bits(rig: Rig) -> None:
     shown = client.inspect_html()
     with collaborators(client).journal as state:
         reports = [draft.report.bits for draft in state.drafts.values()]
-        batches = [each.batch for each in state.queue.values()]
+        batches = [queued.batch for queued in state.queue.values()]
         batches += [*state.last_sent.values(), *(batch for batch, _ in state.quarantine.values())]
         reports += [batch.rows for batch in batches]
         assert (len(state.drafts), len(state.queue), len(state.quarantine)) == (2, 2, 1)
@@ -90,7 +90,7 @@ def test_page_shows_reports_of_a_joint_metric(rig: Rig) -> None:
 
 def test_page_has_no_value_no_permanent_bits_and_no_secret(rig: Rig) -> None:
     client = used_client(rig, METRIC)
-    needles = [each.decode("latin-1") for each in hidden(client, (rig.state / "secret").read_bytes())]
+    needles = [needle.decode("latin-1") for needle in hidden(client, (rig.state / "secret").read_bytes())]
     encoder = next(iter(collaborators(client).encoders._encoders.values())).encoder
     needles += [bits_of(number.to_bytes(16, "little")) for number in (encoder.bloom_bits(CANARY),)]
     with collaborators(client).journal as state:
@@ -130,7 +130,7 @@ def test_command_writes_the_page_of_the_client(rig: Rig, tmp_path: Path) -> None
 )
 def test_command_refuses_wrong_options(arguments: list[str], text: str, rig: Rig, tmp_path: Path) -> None:
     used_client(rig, SURVEY)
-    given = [each.format(tmp=tmp_path, missing=tmp_path / "missing") for each in arguments]
+    given = [argument.format(tmp=tmp_path, missing=tmp_path / "missing") for argument in arguments]
     done = CliRunner().invoke(main, ["inspect", str(rig.state), *given])
     assert done.exit_code in (1, 2)
     assert text in done.stderr

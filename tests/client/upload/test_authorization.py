@@ -51,7 +51,7 @@ BAD: dict[str, tuple[Callable[[], Any], str]] = {
 
 def tokens_of(heard: list[bytes]) -> list[str]:
     """Tokens of the requests that a server heard."""
-    heads = (each.partition(b"\r\n\r\n")[0].decode() for each in heard)
+    heads = (request.partition(b"\r\n\r\n")[0].decode() for request in heard)
     lines = (line for head in heads for line in head.split("\r\n"))
     return [line.removeprefix("Authorization: Bearer ").rstrip() for line in lines if line.startswith("Authorization")]
 
@@ -100,7 +100,7 @@ def test_requests_have_one_length_whatever_the_token() -> None:
     with server(answering(ACCEPTED, heard)) as url:
         for size in (1, 40, MAX_TOKEN_CHARACTERS):
             assert HttpTransport(url, authorization=("t" * size).strip).send(BODY).status == 202
-    assert len({len(each) for each in heard}) == 1
+    assert len({len(request) for request in heard}) == 1
     assert [len(token) for token in tokens_of(heard)] == [1, 40, MAX_TOKEN_CHARACTERS]
 
 
@@ -121,7 +121,7 @@ def test_blocking_function_costs_one_timeout_and_is_not_called_again(monkeypatch
         assert not heard
         assert len(calls) == 1
         ended.set()
-        (thread,) = (each for each in threading.enumerate() if each.name == "hubbub-authorization")
+        (thread,) = (thread for thread in threading.enumerate() if thread.name == "hubbub-authorization")
         thread.join(10)
         assert transport.send(BODY).status == 202
 

@@ -36,8 +36,8 @@ STAYS = (
     + """
 import os, time
 from pathlib import Path
-children = lambda: [each for each in Path("/proc").glob("[0-9]*/stat")
-                    if each.exists() and each.read_text().rpartition(")")[2].split()[1] == str(os.getpid())]
+children = lambda: [stat for stat in Path("/proc").glob("[0-9]*/stat")
+                    if stat.exists() and stat.read_text().rpartition(")")[2].split()[1] == str(os.getpid())]
 assert len(children()) == 1
 deadline = time.monotonic() + 30
 while children() and time.monotonic() < deadline:
@@ -205,10 +205,8 @@ def test_frozen_program_sends_due_batches_itself(frozen: bool, tmp_path: Path) -
             run(FROZEN.format(frozen=frozen, stand_in=str(stand_in), day=str(day)), tmp_path / "state", url)
     sent = [Batch.from_json(request.partition(b"\r\n\r\n")[2]) for request in capture.requests]
     periods = sorted(batch.period for batch in sent if batch.metric == "homepage")
-    assert periods in (
-        [str(day) for day in days[:-2]],
-        [str(day) for day in days[:-1]],
-    )  # chance decides when yesterday's is due
+    # chance decides when yesterday's is due
+    assert periods in ([str(day) for day in days[:-2]], [str(day) for day in days[:-1]])
     assert not started.exists()
 
 

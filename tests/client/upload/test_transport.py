@@ -211,7 +211,7 @@ def test_proxy_from_environment_is_used(monkeypatch: pytest.MonkeyPatch) -> None
             sent = b"proxy-authorization: basic " + credentials.lower() if credentials else b""
             assert sent in heard[-1].lower()
             assert (b"authorization" in heard[-1].lower()) == bool(credentials)
-    assert all(each.startswith(b"CONNECT telemetry.example.org:443 ") for each in heard)
+    assert all(request.startswith(b"CONNECT telemetry.example.org:443 ") for request in heard)
     assert len(heard) == 3
 
 
@@ -403,7 +403,8 @@ def test_unresponsive_address_leaves_time_for_next(monkeypatch: pytest.MonkeyPat
             waiting.connect_ex(hole.getsockname())
         port = int(url.rpartition(":")[2])
         addresses = [
-            (socket.AF_INET, socket.SOCK_STREAM, 6, "", each) for each in (hole.getsockname(), ("127.0.0.1", port))
+            (socket.AF_INET, socket.SOCK_STREAM, 6, "", address)
+            for address in (hole.getsockname(), ("127.0.0.1", port))
         ]
         monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: addresses)
         assert HttpTransport(url).send(BODY).status == 202
@@ -513,7 +514,7 @@ def test_inspect_shows_sent_bytes(tmp_path: Path) -> None:
     shown = subprocess.run([program, "inspect", tmp_path / "s", "--json"], capture_output=True, text=True, check=True)
     inspected = json.loads(shown.stdout)
     assert [heard[-1].endswith(body.encode()) for body in inspected["last_sent"]] == [True]
-    assert inspected["last_sent"][0] in [each["body"] for each in inspected["queued"]]
+    assert inspected["last_sent"][0] in [queued["body"] for queued in inspected["queued"]]
     plain = subprocess.run(
         [program, "inspect", tmp_path / "s", "--last", "9"], capture_output=True, text=True, check=True
     )

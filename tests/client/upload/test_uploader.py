@@ -383,8 +383,8 @@ def test_reports_of_an_absence_leave_at_separate_times_of_the_first_hour(
     collaborators(client).sender.attempt()  # forms
     now, yesterday = rig.clock().timestamp(), str(rig.clock().date() - timedelta(days=1))
     with collaborators(client).journal as state:
-        late = [each.send_at for each in state.queue.values() if each.batch.period < yesterday]
-        others = [each.send_at for each in state.queue.values() if each.batch.period == yesterday]
+        late = [queued.send_at for queued in state.queue.values() if queued.batch.period < yesterday]
+        others = [queued.send_at for queued in state.queue.values() if queued.batch.period == yesterday]
     assert len(late) == len(set(late)) == len(METRICS) * (days - 1)
     assert all(now <= moment <= now + 3600 for moment in late)
     assert all(now <= moment <= now + 86400 for moment in others)
@@ -427,7 +427,7 @@ def test_reports_of_a_long_period_are_due_before_they_are_too_old(rig: Rig, monk
     rig.clock.now = datetime(2026, 12, 1, tzinfo=UTC)
     collaborators(client).sender.attempt()  # forms
     with collaborators(client).journal as state:
-        waits = [each.send_at - each.period_end().timestamp() for each in state.queue.values()]
+        waits = [queued.send_at - queued.period_end().timestamp() for queued in state.queue.values()]
     assert len(waits) == 60
     assert max(waits) <= 28 * 86400
 
@@ -457,11 +457,13 @@ def test_flush_sends_rescheduled_batches_now(rig: Rig, monkeypatch: pytest.Monke
         while sender.attempt() == 0:
             pass
         with collaborators(client).journal as state:
-            assert [each.rescheduled for each in state.queue.values() if each.send_at <= rig.clock().timestamp()] == []
-            late = {batch_id for batch_id, each in state.queue.items() if each.rescheduled}
+            assert [
+                queued.rescheduled for queued in state.queue.values() if queued.send_at <= rig.clock().timestamp()
+            ] == []
+            late = {batch_id for batch_id, queued in state.queue.items() if queued.rescheduled}
         collaborators(client).compactor.compact(always=True)
         with collaborators(client).journal as state:
-            assert {batch_id for batch_id, each in state.queue.items() if each.rescheduled} == late
+            assert {batch_id for batch_id, queued in state.queue.items() if queued.rescheduled} == late
     assert len(late) == 10  # of two days
     assert client.flush(10)
     assert len(rig.transport.bodies) == 10

@@ -32,17 +32,15 @@ def test_body_matches_golden_bytes() -> None:
     """Other clients are written from these bytes."""
     reports = [Report.from_int(3, 0b1_0000_0000_0001, 13), Report.from_int(0, 0b0_0000_0001_0000, 13)]
     body = Batch.from_reports(METRIC, PERIOD, reports, random_bytes=lambda n: bytes(range(n))).to_json()
-    assert (
-        body
-        == (
-            b'{"batch_id":"00010203-0405-4607-8809-0a0b0c0d0e0f"'  # 16 random bytes as a UUID of version 4
-            b',"metric":"odd"'
-            b',"digest":"' + METRIC.digest.encode() + b'"'  # SHA-256 of the definition
-            b',"period":"2013-01-01"'  # the UTC day it starts on
-            b',"cohorts":[3,0]'  # one a report
-            b',"bits":"ARAQAA=="}'  # rows 01 10 and 10 00: bit 0 and bit 12; bit 4
-        ).ljust(512)  # spaces: every single report has this length
+    content = (
+        b'{"batch_id":"00010203-0405-4607-8809-0a0b0c0d0e0f"'  # 16 random bytes as a UUID of version 4
+        b',"metric":"odd"'
+        b',"digest":"' + METRIC.digest.encode() + b'"'  # SHA-256 of the definition
+        b',"period":"2013-01-01"'  # the UTC day it starts on
+        b',"cohorts":[3,0]'  # one a report
+        b',"bits":"ARAQAA=="}'  # rows 01 10 and 10 00: bit 0 and bit 12; bit 4
     )
+    assert body == content.ljust(512)  # spaces: every single report has this length
 
 
 def body(**changes: Any) -> bytes:

@@ -355,7 +355,9 @@ def bloom_of(fields: dict[str, Any], value: object, cohort: int) -> int | None:
         values = [None] * len(fields["parts"]) if value is None else value
         if type(values) is not list or len(values) != len(fields["parts"]):
             return None
-        rows = [bloom_of(part, each, cohort) for (part, _), each in zip(parts_of(fields), values, strict=True)]
+        rows = [
+            bloom_of(part, part_value, cohort) for (part, _), part_value in zip(parts_of(fields), values, strict=True)
+        ]
         if None in rows:
             return None
         return sum(row << at for (_, at), row in zip(parts_of(fields), rows, strict=True) if row)
@@ -431,9 +433,9 @@ def key_of(fields: dict[str, Any], value: Any, bloom: int) -> bytes:
     """Streams: the key of a value."""
     values = value if isinstance(value, list) else [value] * len(parts_of(fields))
     key = bloom.to_bytes(row_bytes(fields), "little")
-    for (part, _), each in zip(parts_of(fields), values, strict=True):
+    for (part, _), part_value in zip(parts_of(fields), values, strict=True):
         if part["kind"] == "string":
-            key += bytes(16) if each is None else hashlib.sha256(each.encode()).digest()[:16]
+            key += bytes(16) if part_value is None else hashlib.sha256(part_value.encode()).digest()[:16]
     return key
 
 
