@@ -87,7 +87,7 @@ def test_kills_of_node_lose_nothing(
     assert acknowledged > KILLS
     with Adapter(node_adapter, 60) as adapter:
         check(adapter, tmp_path, acknowledged, acknowledged + KILLS)
-    assert [each.name for each in tmp_path.iterdir()] == ["journal.jsonl"]  # others would have the secret
+    assert [path.name for path in tmp_path.iterdir()] == ["journal.jsonl"]  # others would have the secret
 
 
 @pytest.mark.slow

@@ -114,7 +114,7 @@ def test_what_a_page_leaves(name: str, built: Built, tmp_path: Path) -> None:
         left = browser.run(KEPT)
         assert "canary" not in left
         assert "page" not in left.replace("hubbub", "")
-        lengths = {len(each) for each in browser.run("return Object.values(localStorage)")} - {0}
+        lengths = {len(stored) for stored in browser.run("return Object.values(localStorage)")} - {0}
         assert len(lengths) == 1
 
         for _ in range(3):
@@ -130,9 +130,8 @@ def test_what_a_page_leaves(name: str, built: Built, tmp_path: Path) -> None:
         page.open("", "off")
         wait_until(lambda: page.browser.run(KEPT) == "")
         page.open("", page="blank.html")
-        browser.run(
-            f"{json.dumps(before)}.forEach((line) => localStorage.setItem(...line))"
-        )  # of a secret that is deleted
+        # lines of a secret that is deleted
+        browser.run(f"{json.dumps(before)}.forEach((line) => localStorage.setItem(...line))")
         page.open("", "on")
         time.sleep(0.2)
         counts = page.state("counts")

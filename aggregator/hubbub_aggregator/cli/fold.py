@@ -209,8 +209,8 @@ class _Summaries:
         for (digest, period), total in self._sums.items():
             if (digest, period) not in incomplete:
                 whole = total.metric.in_group(None)  # also if one value has all reports
-                values = [SegmentFolder(whole.name, each.digest, period) for each in whole.collections]
-                closed = all(self._folded.get(value, False) for value in values)
+                folders = [SegmentFolder(whole.name, value.digest, period) for value in whole.collections]
+                closed = all(self._folded.get(folder, False) for folder in folders)
                 self._write(whole, period, replace(total, metric=whole, closed=closed))
 
     def _write(self, metric: Metric, period: str, summary: Summary) -> None:

@@ -88,8 +88,8 @@ class SegmentAppender:
         with self._closing_lock(), transaction(self._engine, writes=True) as connection:
             numbers = self._collections.close(connection, metric, period)
             connection.execute(insert_new(connection, due_mark), [{"collection_id": number} for number in numbers])
-        for each in metric.in_group(None).collections:
-            self._objects.create(closed_name(SegmentFolder(metric.name, each.digest, period).path), b"closed\n")
+        for value in metric.in_group(None).collections:
+            self._objects.create(closed_name(SegmentFolder(metric.name, value.digest, period).path), b"closed\n")
         return numbers
 
     def probe(self) -> None:

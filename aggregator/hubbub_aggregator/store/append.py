@@ -86,7 +86,7 @@ class Collections:
         A value without reports gets a row too: its first report could otherwise be stored after the sum was read as closed.
         """
         # In the order of `SqlAppender.append`, so that the two cannot deadlock.
-        digests = sorted(each.digest for each in metric.in_group(None).collections)
+        digests = sorted(value.digest for value in metric.in_group(None).collections)
         return [self._close_one(connection, metric.name, digest, period) for digest in digests]
 
     def _close_one(self, connection: Connection, metric: str, digest: str, period: str) -> int:

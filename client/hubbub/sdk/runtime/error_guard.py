@@ -23,9 +23,8 @@ def report_failure(failure: Exception) -> None:
     """
     if not suppress_internal_errors or is_from_signal_handler(failure):
         raise failure
-    *_, (frame, line) = traceback.walk_tb(
-        failure.__traceback__
-    )  # imports nothing, which is impossible at the interpreter's end
+    # `walk_tb` imports nothing, which is impossible at the interpreter's end
+    *_, (frame, line) = traceback.walk_tb(failure.__traceback__)
     log(
         logging.ERROR,
         "internal error of hubbub: %s in %s, line %s of %s. The call had no effect; please report it",

@@ -92,9 +92,8 @@ def close_inherited() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        after_in_child=close_inherited
-    )  # a fork in C may not call it: then the first call of a client does
+    # a fork in C may not call it: then the first call of a client does
+    os.register_at_fork(after_in_child=close_inherited)
 
 
 class _PrivateFile:
