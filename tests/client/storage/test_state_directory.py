@@ -53,13 +53,13 @@ def test_start_with_unreadable_files_does_not_enroll_or_send(
     secret = (rig.state / "secret").read_bytes()
     disk = Refusing(name, problem=problem)
     with caplog.at_level(logging.WARNING, "hubbub"):
-        for _ in range(3):
+        for start in range(1, 4):
             caplog.clear()
             again = rig.agreed(disk=disk, policy=Policy())
             again.record("homepage", "https://example.org/other")
             assert deliver(again) == 0
             counts = again.accounting()
-            assert counts.ignored["no-state"] == 1
+            assert counts.ignored["no-state"] == (start if name == "secret" else 1)  # the journal saves counts
             require_balanced(counts)
             assert len(caplog.records) == 1
             assert collaborators(again).journal.problem.startswith(str(rig.state))

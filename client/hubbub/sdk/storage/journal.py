@@ -85,6 +85,7 @@ class Journal:
         self._pending = PendingEvents()
         self._unsynced = self._names_unsynced = False
         self.problem = ""
+        self._path_of_problem = directory
 
     @property
     def is_read(self) -> bool:
@@ -404,6 +405,7 @@ class Journal:
         if is_from_signal_handler(problem):
             raise problem
         if not self.problem:
+            self._path_of_problem = path or self.directory
             is_missing = isinstance(problem, MissingDiskError)
             where = "state" if is_missing else path or self.directory
             self.problem = f"{where} {describe_os_error(problem)}"
@@ -415,9 +417,9 @@ class Journal:
                 self.problem,
             )
 
-    def clear_problem(self) -> None:
-        """Log that the directory can be used again, once no event waits to be written."""
-        if self.problem and not self.is_degraded:
+    def clear_problem(self, path: Path | None = None) -> None:
+        """Log that the directory, or one file of it, can be used again, once no event waits to be written."""
+        if self.problem and self._path_of_problem == (path or self.directory) and not self.is_degraded:
             self.problem = ""
             log_when_unlocked("%s is usable again; uploads continue", self.directory)
 

@@ -83,8 +83,7 @@ class SecretFile:
         except OSError as problem:
             self._journal.degrade(problem, self.path)
             return None
-        if self._journal.problem.startswith(f"{self.path} "):
-            self._journal.clear_problem()
+        self._journal.clear_problem(self.path)
         return secret
 
     def destroy(self) -> bool:
@@ -94,6 +93,7 @@ class SecretFile:
         except OSError as problem:
             self._journal.degrade(problem, self.path)
             return False
+        self._journal.clear_problem(self.path)
         return True
 
 

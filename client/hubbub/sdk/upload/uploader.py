@@ -368,8 +368,7 @@ class Sender:
         except OSError as problem:
             self._journal.degrade(problem, self._sent_periods.path)
             return False
-        if self._journal.problem.startswith(f"{self._sent_periods.path} "):
-            self._journal.clear_problem()
+        self._journal.clear_problem(self._sent_periods.path)
         return True
 
     def _may_continue(self, batch_id: str) -> bool:
