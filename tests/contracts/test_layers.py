@@ -58,6 +58,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("association", "comparison", "discovery"),
         ("plots",),
         ("report",),
+        ("results_store",),
         ("batch_decoding",),
         ("publishing", "explore"),
         ("planning",),

@@ -1,0 +1,215 @@
+"""Schema of the file of results: one SQLite database, with its version in `PRAGMA user_version`. docs/reference/results-schema.md describes it."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from hubbub_decoder.errors import OutputError
+
+APPLICATION_ID = int.from_bytes(b"hbrs")
+"""`PRAGMA application_id` of a file of results."""
+
+_VERSION_1 = """
+CREATE TABLE definitions (
+    digest TEXT NOT NULL,
+    group_value TEXT NOT NULL,
+    metric TEXT NOT NULL,
+    definition TEXT NOT NULL,
+    PRIMARY KEY (digest, group_value)
+) WITHOUT ROWID;
+
+CREATE TABLE summaries (
+    path TEXT PRIMARY KEY,
+    size INTEGER NOT NULL,
+    mtime_ns INTEGER NOT NULL,
+    ctime_ns INTEGER NOT NULL,
+    inode INTEGER NOT NULL,
+    content_hash TEXT NOT NULL,
+    digest TEXT NOT NULL,
+    group_value TEXT NOT NULL,
+    period TEXT NOT NULL,
+    closed INTEGER NOT NULL,
+    counts_hash TEXT NOT NULL,
+    num_reports INTEGER NOT NULL,
+    cohort_reports BLOB NOT NULL,
+    bit_ones BLOB NOT NULL,
+    FOREIGN KEY (digest, group_value) REFERENCES definitions
+);
+
+CREATE TABLE results (
+    digest TEXT NOT NULL,
+    group_value TEXT NOT NULL,
+    period TEXT NOT NULL,
+    counts_hash TEXT NOT NULL,
+    inputs_hash TEXT NOT NULL,
+    num_reports INTEGER NOT NULL,
+    confidence REAL NOT NULL,
+    fdr REAL NOT NULL,
+    target TEXT NOT NULL,
+    epsilon REAL NOT NULL,
+    mean REAL,
+    mean_low REAL,
+    mean_high REAL,
+    warnings TEXT NOT NULL,
+    decoding TEXT NOT NULL,
+    PRIMARY KEY (digest, group_value, period),
+    FOREIGN KEY (digest, group_value) REFERENCES definitions
+);
+
+CREATE TABLE estimates (
+    digest TEXT NOT NULL,
+    group_value TEXT NOT NULL,
+    period TEXT NOT NULL,
+    position INTEGER NOT NULL,
+    value TEXT NOT NULL,
+    share REAL,
+    low REAL,
+    high REAL,
+    p_value REAL,
+    q_value REAL,
+    detected INTEGER,
+    PRIMARY KEY (digest, group_value, period, position),
+    FOREIGN KEY (digest, group_value, period) REFERENCES results ON DELETE CASCADE
+) WITHOUT ROWID;
+
+CREATE TABLE releases (
+    id INTEGER PRIMARY KEY,
+    digest TEXT NOT NULL,
+    group_value TEXT NOT NULL,
+    period TEXT NOT NULL,
+    counts_hash TEXT NOT NULL,
+    result_hash TEXT NOT NULL,
+    num_reports INTEGER NOT NULL,
+    smallest_cohort INTEGER NOT NULL,
+    epsilon REAL NOT NULL,
+    composed_epsilon REAL NOT NULL,
+    FOREIGN KEY (digest, group_value) REFERENCES definitions
+);
+
+CREATE TABLE withdrawals (
+    id INTEGER PRIMARY KEY,
+    name TEXT NOT NULL UNIQUE
+);
+
+CREATE TABLE last_run (
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    inputs_hash TEXT NOT NULL,
+    site_version TEXT NOT NULL,
+    periods TEXT NOT NULL
+);
+
+CREATE TRIGGER releases_are_not_changed BEFORE UPDATE ON releases
+BEGIN SELECT RAISE(ABORT, 'releases are append-only'); END;
+CREATE TRIGGER releases_are_not_deleted BEFORE DELETE ON releases
+BEGIN SELECT RAISE(ABORT, 'releases are append-only'); END;
+CREATE TRIGGER withdrawals_are_not_changed BEFORE UPDATE ON withdrawals
+BEGIN SELECT RAISE(ABORT, 'withdrawals are append-only'); END;
+CREATE TRIGGER withdrawals_are_not_deleted BEFORE DELETE ON withdrawals
+BEGIN SELECT RAISE(ABORT, 'withdrawals are append-only'); END;
+
+CREATE VIEW shares AS
+SELECT metric, digest, nullif(group_value, '') AS group_value, period, value, share, low, high, p_value, q_value,
+    detected, num_reports
+FROM estimates JOIN results USING (digest, group_value, period) JOIN definitions USING (digest, group_value);
+
+CREATE VIEW means AS
+SELECT metric, digest, nullif(group_value, '') AS group_value, period, mean AS value, mean_low AS low,
+    mean_high AS high, num_reports
+FROM results JOIN definitions USING (digest, group_value)
+WHERE mean IS NOT NULL;
+"""
+
+Migration = Callable[[sqlite3.Connection], None]
+
+
+def _create(connection: sqlite3.Connection) -> None:
+    _execute_each(connection, _VERSION_1)
+
+
+def _execute_each(connection: sqlite3.Connection, script: str) -> None:
+    """Execute statements inside the open transaction, which `executescript` would commit."""
+    statement = ""
+    for line in script.splitlines():
+        statement += f"{line}\n"
+        if sqlite3.complete_statement(statement):
+            connection.execute(statement)
+            statement = ""
+
+
+MIGRATIONS: Sequence[Migration] = (_create,)
+"""The migration at index n takes a file of version n to version n + 1; the first one makes an empty file."""
+
+
+def open_database(path: Path | None, migrations: Sequence[Migration] = MIGRATIONS) -> sqlite3.Connection:
+    """Open a file of results of this or an earlier version, and bring it to this one; a file that does not exist is made, None is in memory.
+
+    The connection is in autocommit mode. Deleted rows are overwritten with zeros in the file.
+
+    Raises OutputError for a file of a later version, of another program or with damage, and for one that cannot be opened.
+    """
+    try:
+        connection = sqlite3.connect(":memory:" if path is None else path, timeout=0, isolation_level=None)
+    except sqlite3.Error as problem:
+        raise store_error(path, problem) from None
+    try:
+        connection.execute("PRAGMA secure_delete = ON")
+        connection.execute("PRAGMA synchronous = FULL")
+        _migrate(connection, path, migrations)
+        connection.execute("PRAGMA foreign_keys = ON")
+    except sqlite3.DatabaseError as problem:
+        connection.close()
+        raise store_error(path, problem) from None
+    except OutputError:
+        connection.close()
+        raise
+    return connection
+
+
+def store_error(path: Path | None, problem: sqlite3.Error) -> OutputError:
+    """Error of a file of results with the reason, and what to do."""
+    code = (problem.sqlite_errorcode if hasattr(problem, "sqlite_errorcode") else sqlite3.SQLITE_ERROR) & 0xFF
+    return OutputError(f"{path}: {problem}. {_REMEDIES.get(code, _DAMAGED)}.")
+
+
+_DAMAGED = "Restore it from a backup: without it, nobody knows which counts were published"
+_REMEDIES = {
+    sqlite3.SQLITE_NOTADB: f"It is no file of results, or its first page is damaged. {_DAMAGED}",
+    sqlite3.SQLITE_BUSY: "Another program is using it. Wait until it ends",
+    sqlite3.SQLITE_LOCKED: "Another program is using it. Wait until it ends",
+    sqlite3.SQLITE_FULL: "Make room on its disk, and run the command again",
+    sqlite3.SQLITE_IOERR: "Check whether its disk is full or failing, and run the command again",
+    sqlite3.SQLITE_READONLY: "Let this user write to the file and to its directory",
+    sqlite3.SQLITE_CANTOPEN: "Let this user write to the file and to its directory",
+}
+
+
+def _migrate(connection: sqlite3.Connection, path: Path | None, migrations: Sequence[Migration]) -> None:
+    def pragma(name: str) -> int:
+        (value,) = connection.execute(f"PRAGMA {name}").fetchone()
+        return int(value)
+
+    (num_tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    version, application = pragma("user_version"), pragma("application_id")
+    if (num_tables or version or application) and application != APPLICATION_ID:
+        raise OutputError(
+            f"{path} is the database of another program. Name a file of results, or one that does not exist."
+        )
+    if version > len(migrations):
+        raise OutputError(
+            f"{path} has version {version} of the schema, and this release of hubbub knows {len(migrations)}. "
+            "Use the release that wrote it, or a later one."
+        )
+    if version == len(migrations):
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        for migration in migrations[version:]:
+            migration(connection)
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {len(migrations)}")
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise

@@ -1,0 +1,400 @@
+"""`ResultsStore`: results with their releases, withdrawals and the summaries that were read, in one SQLite file.
+
+A result and its release are written in one transaction. Releases and withdrawals are only added.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hubbub.errors import HubbubError
+from hubbub.metrics.metric import Metric
+from hubbub.privacy import epsilon
+from hubbub_decoder.errors import OutputError
+from hubbub_decoder.results.decoding import Decoding
+from hubbub_decoder.results_store.schema import open_database, store_error
+
+
+class PeriodKey(NamedTuple):
+    """A period of a definition, or of one value of its group.
+
+    digest      : of the definition, the same for all values of its group
+    group_value : "" for all values, or without a group
+    period      : first day
+    """
+
+    digest: str
+    group_value: str
+    period: str
+
+    @classmethod
+    def of(cls, metric: Metric, period: str) -> PeriodKey:
+        """Key of a period of a metric."""
+        group = metric.group
+        if group is None or group.value is None:
+            return cls(metric.digest, "", period)
+        return cls(metric.in_group(None).digest, group.value, period)
+
+    @property
+    def whole(self) -> PeriodKey:
+        """Key of all values of the group together."""
+        return self._replace(group_value="")
+
+
+class FileStamp(NamedTuple):
+    """What changes when a file is replaced or written to, as `make` and the index of Git use it: no content is read to compare it."""
+
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+    inode: int
+
+    @classmethod
+    def of(cls, path: Path) -> FileStamp:
+        """Stamp of a file. Raises OSError."""
+        found = path.stat()
+        return cls(found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SummaryFile:
+    """A summary of one period that was read.
+
+    content_hash   : SHA-256 of the file, in hex
+    counts_hash    : SHA-256 of its counts, in hex
+    closed         : whether the period was closed when the reports were counted
+    cohort_reports : (m,) reports of each cohort
+    bit_ones       : (k,) reports with a one at each bit
+    """
+
+    path: str
+    stamp: FileStamp
+    content_hash: str
+    metric: Metric
+    period: str
+    closed: bool
+    counts_hash: str
+    cohort_reports: NDArray[np.int64]
+    bit_ones: NDArray[np.int64]
+
+    @property
+    def num_reports(self) -> int:
+        """Of all cohorts."""
+        return int(self.cohort_reports.sum())
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Counts of one period that were published, and what a reader was shown of them.
+
+    counts_hash, result_hash : SHA-256 of the counts and of the JSON of the decoding, in hex
+    smallest_cohort  : fewest reports of a cohort with reports, also of what the values of a group reveal beside their sum
+    epsilon          : central epsilon of this release, with delta 1e-9
+    composed_epsilon : of all releases of the period together
+    """
+
+    key: PeriodKey
+    counts_hash: str
+    result_hash: str
+    num_reports: int
+    smallest_cohort: int
+    epsilon: float
+    composed_epsilon: float
+
+    def shows(self, counts_hash: str, smallest_cohort: int, result_hash: str) -> bool:
+        """Whether a reader of this release has seen these counts, what they reveal, and this result."""
+        return (self.counts_hash, self.smallest_cohort, self.result_hash) == (counts_hash, smallest_cohort, result_hash)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A decoding with what it was made from.
+
+    inputs_hash : SHA-256 of all that it depends on: file, candidates, options and releases of hubbub and its libraries
+    document    : JSON of `Decoding.to_dict`
+    """
+
+    key: PeriodKey
+    counts_hash: str
+    inputs_hash: str
+    document: str
+
+    @property
+    def result_hash(self) -> str:
+        """SHA-256 of the document, in hex."""
+        return text_hash(self.document)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The last run that ended without a failure.
+
+    inputs_hash  : SHA-256 of all that it depended on
+    site_version : name of the version of the site that it showed
+    periods      : what became of each period: name, status and reason
+    """
+
+    inputs_hash: str
+    site_version: str
+    periods: tuple[tuple[str, str, str], ...]
+
+
+def text_hash(text: str) -> str:
+    """SHA-256 of a text in UTF-8, in hex."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+class ResultsStore:
+    """A file of results. Use it in a `with` block, which closes it.
+
+    Raises OutputError if the file cannot be read or written, is damaged, or is of another program or a later release.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        """Open the file, and make it if there is none; path : None for one in memory."""
+        self._path = path
+        self._connection = open_database(path)
+        self._definition = lru_cache(maxsize=None)(_parse_definition)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.close()
+
+    # Summaries
+
+    def summaries(self) -> dict[str, SummaryFile]:
+        """Files that were read, by their paths."""
+        rows = self._select(
+            "SELECT path, size, mtime_ns, ctime_ns, inode, content_hash, definition, period, closed, counts_hash, cohort_reports, bit_ones "
+            "FROM summaries JOIN definitions USING (digest, group_value)"
+        )
+        return {
+            path: SummaryFile(
+                path,
+                FileStamp(*stamp),
+                content,
+                self._definition(definition),
+                period,
+                bool(closed),
+                counts,
+                np.frombuffer(cohorts, "<i8"),
+                np.frombuffer(ones, "<i8"),
+            )
+            for path, *stamp, content, definition, period, closed, counts, cohorts, ones in rows
+        }
+
+    def write_summaries(self, read: Iterable[SummaryFile], gone: Iterable[str]) -> None:
+        """Remember files that were read, and forget others."""
+        with self._transaction():
+            self._connection.executemany("DELETE FROM summaries WHERE path = ?", [(path,) for path in gone])
+            for file in read:
+                key = self._add_definition(file.metric, file.period)
+                self._connection.execute(
+                    _ADD_SUMMARY,
+                    (
+                        file.path,
+                        *file.stamp,
+                        file.content_hash,
+                        *key,
+                        file.closed,
+                        file.counts_hash,
+                        file.num_reports,
+                        file.cohort_reports.astype("<i8").tobytes(),
+                        file.bit_ones.astype("<i8").tobytes(),
+                    ),
+                )
+
+    # Results and releases
+
+    def releases(self) -> dict[PeriodKey, tuple[Release, ...]]:
+        """All releases of each period in their order, also of those that were withdrawn."""
+        found: dict[PeriodKey, tuple[Release, ...]] = {}
+        for digest, value, period, *fields in self._select(
+            "SELECT digest, group_value, period, counts_hash, result_hash, num_reports, smallest_cohort, epsilon, composed_epsilon "
+            "FROM releases ORDER BY id"
+        ):
+            key = PeriodKey(digest, value, period)
+            found[key] = (*found.get(key, ()), Release(key, *fields))
+        return found
+
+    def metrics(self) -> dict[tuple[str, str], Metric]:
+        """Metrics by the digest of the definition and the value of the group."""
+        rows = self._select("SELECT digest, group_value, definition FROM definitions")
+        return {(digest, value): self._definition(definition) for digest, value, definition in rows}
+
+    def withdrawn(self) -> frozenset[str]:
+        """Names of what was withdrawn."""
+        return frozenset(name for (name,) in self._select("SELECT name FROM withdrawals"))
+
+    def inputs_hashes(self) -> dict[PeriodKey, str]:
+        """`Result.inputs_hash` of each result."""
+        rows = self._select("SELECT digest, group_value, period, inputs_hash FROM results")
+        return {PeriodKey(digest, value, period): inputs for digest, value, period, inputs in rows}
+
+    def document(self, key: PeriodKey, result_hash: str) -> str:
+        """JSON of a decoding. Raises OutputError if it is missing, or is not the one with this hash."""
+        for (document,) in self._select(_SELECT_DECODING, key):
+            if isinstance(document, str) and text_hash(document) == result_hash:
+                return document
+        raise OutputError(
+            f"{self._path}: the result of {key.period} of the definition {key.digest[:8]} is missing or damaged, and the site stays as it was. "
+            "Restore the file from a backup"
+        )
+
+    def record(self, results: Iterable[tuple[Result | None, Release | None]]) -> None:
+        """Write results with their releases, all or nothing; None: the store has this result, and its last release showed the same."""
+        new = [each for each in results if each != (None, None)]
+        if not new:
+            return
+        with self._transaction():
+            for result, release in new:
+                if result is not None:
+                    self._write_result(result)
+                if release is not None:
+                    self._write_release(release)
+
+    def withdraw(self, names: Iterable[str], results: Iterable[PeriodKey]) -> None:
+        """Remember names for good, and delete the results that they name."""
+        with self._transaction():
+            self._connection.executemany(
+                "INSERT OR IGNORE INTO withdrawals (name) VALUES (?)", [(name,) for name in sorted(names)]
+            )
+            self._connection.executemany(_DELETE_RESULT, list(results))
+
+    # Runs
+
+    def last_run(self) -> Run | None:
+        """The last run, if it had no failure and nothing was written after it."""
+        for inputs, version, periods in self._select("SELECT inputs_hash, site_version, periods FROM last_run"):
+            return Run(inputs, version, tuple((name, status, reason) for name, status, reason in json.loads(periods)))
+        return None
+
+    def remember_run(self, run: Run) -> None:
+        """Remember a run without a failure, which is the last thing that it writes."""
+        with self._transaction():
+            periods = json.dumps(run.periods, ensure_ascii=False)
+            row = (run.inputs_hash, run.site_version, periods)
+            self._connection.execute("INSERT INTO last_run VALUES (1, ?, ?, ?)", row)
+
+    # Statements
+
+    def _write_result(self, result: Result) -> None:
+        decoding = Decoding.from_dict(json.loads(result.document))
+        key = self._add_definition(decoding.metric, result.key.period)
+        if key != result.key:
+            raise ValueError(f"a decoding of {key} is no result of {result.key}")
+        mean = None if decoding.numbers is None else decoding.numbers.mean
+        numbers = (None, None, None) if mean is None else (_number(mean.value), _number(mean.low), _number(mean.high))
+        self._connection.execute(_DELETE_RESULT, key)
+        self._connection.execute(
+            _ADD_RESULT,
+            (
+                *key,
+                result.counts_hash,
+                result.inputs_hash,
+                decoding.num_reports,
+                decoding.confidence,
+                decoding.fdr,
+                decoding.target,
+                epsilon(decoding.metric),
+                *numbers,
+                json.dumps([str(each) for each in decoding.warnings]),
+                result.document,
+            ),
+        )
+        self._connection.executemany(
+            _ADD_ESTIMATE,
+            [
+                (
+                    *key,
+                    position,
+                    " | ".join(each.group),
+                    *map(_number, (each.share, each.low, each.high, each.p_value, each.q_value)),
+                    each.detected,
+                )
+                for position, each in enumerate(decoding)
+            ],
+        )
+
+    def _write_release(self, release: Release) -> None:
+        self._connection.execute(
+            _ADD_RELEASE,
+            (
+                *release.key,
+                release.counts_hash,
+                release.result_hash,
+                release.num_reports,
+                release.smallest_cohort,
+                release.epsilon,
+                release.composed_epsilon,
+            ),
+        )
+
+    def _add_definition(self, metric: Metric, period: str) -> PeriodKey:
+        key = PeriodKey.of(metric, period)
+        self._connection.execute(
+            "INSERT INTO definitions VALUES (?, ?, ?, ?) ON CONFLICT (digest, group_value) DO UPDATE SET definition = excluded.definition",
+            (key.digest, key.group_value, metric.name, json.dumps(metric.to_dict(), ensure_ascii=False)),
+        )
+        return key
+
+    def _select(self, statement: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        try:
+            return self._connection.execute(statement, parameters).fetchall()
+        except sqlite3.Error as problem:
+            raise store_error(self._path, problem) from None
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """All statements of the block, or none; the last run is then no longer that of this file."""
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                self._connection.execute("DELETE FROM last_run")
+                yield
+                self._connection.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+        except sqlite3.Error as problem:
+            raise store_error(self._path, problem) from None
+
+
+_ADD_SUMMARY = "INSERT OR REPLACE INTO summaries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_ADD_RESULT = "INSERT INTO results VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_ADD_ESTIMATE = "INSERT INTO estimates VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_ADD_RELEASE = (
+    "INSERT INTO releases (digest, group_value, period, counts_hash, result_hash, num_reports, smallest_cohort, epsilon, composed_epsilon) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+_SELECT_DECODING = "SELECT decoding FROM results WHERE digest = ? AND group_value = ? AND period = ?"
+_DELETE_RESULT = "DELETE FROM results WHERE digest = ? AND group_value = ? AND period = ?"
+
+
+def _number(value: float) -> float | None:
+    """Number of a column; nan and infinity are null, as in JSON."""
+    return value if math.isfinite(value) else None
+
+
+def _parse_definition(text: str) -> Metric:
+    try:
+        return Metric.from_dict(json.loads(text))
+    except (HubbubError, ValueError, KeyError, TypeError) as problem:
+        raise OutputError(
+            f"A definition in the file of results is damaged: {problem} Restore the file from a backup."
+        ) from None
