@@ -137,6 +137,8 @@ TABLE = [
     Row("plan metrics.toml nosuch", "a metric", LESS, "has no metric 'nosuch'"),
     Row("plan --epsilon 1 --reports 1000 --html none/page.html", "a page", LESS, "none/page.html"),
     Row("publish with_damaged --candidates lists --out-dir site", "a damaged summary", LESS, "failed: with_damaged/damaged.parquet"),
+    Row("publish summaries --candidates lists --out-dir waits", "closed periods", 3, "waiting: dark@"),
+    Row("publish summaries --candidates lists --out-dir site2 --withhold page --withhold dark", "", DONE, "withheld: dark@"),
     Row("pull {url} dark --out p0.parquet --period 2024-06-15", "", DONE, ""),
     Row("pull {url} dark --out p1.parquet --period 2024-06-15 --period 2024-06-14", "a period of several", LESS, "the aggregator has no reports of 2024-06-14"),
     Row("pull {url} dark --out p2.parquet --period 2024-06-15 --period 2024-06-14 --allow-missing", "", DONE, "no reports of 2024-06-14"),

@@ -174,6 +174,6 @@ def test_nightly_script_publishes_closed_periods(tmp_path: Path) -> None:
             bits = random_batch(metric, str(today - timedelta(days=3)))
             assert urllib3.request("POST", f"{public}/v1/reports", body=bits, headers=JSON).status == 202
         printed = run("sh", "-c", script, folder=tmp_path, HUBBUB_URL=local)
-    assert printed.endswith("1 published, 2 withheld in site\n")
+    assert printed.endswith("1 published, 2 waiting in site\n")
     pages = {path.relative_to(tmp_path / "site") for path in (tmp_path / "site").glob("*/????-??-??.html")}
     assert pages == {Path(f"homepage@{homepage.digest[:8]}/{closed}.html")}

@@ -28,6 +28,7 @@ from hubbub_decoder.data.output_files import atomic_write
 from hubbub_decoder.errors import OutputError
 from hubbub_decoder.model.design_matrix import DesignMatrix, design_matrix
 from hubbub_decoder.pipeline import decode
+from hubbub_decoder.results.decoding import Decoding
 
 INDEX = "index.jsonl"
 _DIED = "its process was ended, probably for lack of memory: decode it with `hubbub decode`, or with fewer --jobs"
@@ -115,16 +116,10 @@ def _known_outcome(task: Task, before: Outcome | None, out: Path, hash_of: Calla
 
 def _decode(task: Task, out: Path) -> Outcome:
     """Decode one task and save its result, in a process of the pool."""
-    began = time.process_time()
+    outcome, decoding = decode_task(task)
+    if decoding is None:
+        return outcome
     try:
-        summary = task.read()
-        if summary.num_reports == 0:
-            return Outcome(task.name, Status.SKIPPED, "no report has arrived")
-        decoding = decode(
-            summary,
-            None if task.candidates is None else _candidates(task.candidates, task.metric.params),
-            **asdict(task.options),
-        )
         for path in result_paths(out, task):
             _make_directory(path.parent)
             decoding.save(path)
@@ -132,7 +127,37 @@ def _decode(task: Task, out: Path) -> Outcome:
         return Outcome(task.name, Status.FAILED, str(problem))
     except Exception as problem:  # noqa: BLE001  (the other tasks go on)
         return Outcome(task.name, Status.FAILED, f"unexpected {type(problem).__name__}: {problem}")
-    return Outcome(
+    return outcome
+
+
+def decode_tasks(tasks: Sequence[Task], processes: int) -> Iterator[tuple[Outcome, str]]:
+    """Yield the outcome of each task when it is known, and the JSON of its decoding; "" without one."""
+    for task, result in map_in_processes(_decode_to_json, tasks, processes):
+        yield (Outcome(task.name, Status.FAILED, _DIED), "") if isinstance(result, ProcessDiedError) else result
+
+
+def _decode_to_json(task: Task) -> tuple[Outcome, str]:
+    outcome, decoding = decode_task(task)
+    return outcome, "" if decoding is None else json.dumps(decoding.to_dict(), allow_nan=False)
+
+
+def decode_task(task: Task) -> tuple[Outcome, Decoding | None]:
+    """Outcome of one task, with its decoding if it is decoded."""
+    began = time.process_time()
+    try:
+        summary = task.read()
+        if summary.num_reports == 0:
+            return Outcome(task.name, Status.SKIPPED, "no report has arrived"), None
+        decoding = decode(
+            summary,
+            None if task.candidates is None else _candidates(task.candidates, task.metric.params),
+            **asdict(task.options),
+        )
+    except HubbubError as problem:
+        return Outcome(task.name, Status.FAILED, str(problem)), None
+    except Exception as problem:  # noqa: BLE001  (the other tasks go on)
+        return Outcome(task.name, Status.FAILED, f"unexpected {type(problem).__name__}: {problem}"), None
+    outcome = Outcome(
         task.name,
         Status.DECODED,
         num_reports=decoding.num_reports,
@@ -140,6 +165,7 @@ def _decode(task: Task, out: Path) -> Outcome:
         num_warnings=len(decoding.warnings),
         seconds=time.process_time() - began,
     )
+    return outcome, decoding
 
 
 def result_paths(out: Path, task: Task) -> list[Path]:

@@ -22,14 +22,14 @@ import pyarrow.parquet as pq
 from hubbub.errors import HubbubError, SummaryError
 from hubbub.files.regular_files import OddEntry, files_below, open_regular
 from hubbub.metrics.metric import Metric
-from hubbub.summary import read_collected
+from hubbub.summary import BitCounts, read_collected
 from hubbub.text import DISTRIBUTION, escape_control_characters, escape_untrusted
 from hubbub.wire.dates import parse_period
 from hubbub.wire.problems import RefusedError
 from hubbub_decoder.data.candidates import MAX_FILE_BYTES
 from hubbub_decoder.errors import CandidateError
 from hubbub_decoder.kinds.operations import operations_of
-from hubbub_decoder.model.evidence import Collected, combine
+from hubbub_decoder.model.evidence import Collected, Evidence, combine
 from hubbub_decoder.options import Options
 
 CANDIDATE_SUFFIXES = (".txt", ".csv")
@@ -43,6 +43,7 @@ class Task:
     files      : summaries or reports of one definition and the same periods, which are added up
     candidates : file with the candidates of a string metric; None: the metric has none, or needs none
     suffixes   : of the results: .json, .csv or .parquet
+    counts     : `counts_hash` of the counts that the files must still have; None: any
     """
 
     metric: Metric
@@ -51,6 +52,7 @@ class Task:
     candidates: Path | None
     options: Options
     suffixes: tuple[str, ...] = (".json",)
+    counts: str | None = None
 
     @property
     def name(self) -> str:
@@ -69,9 +71,11 @@ class Task:
     def read(self) -> Collected:
         """Sum of the files. The sum over a group is of all its values, also where only one of them has reports.
 
-        Raises SummaryError if a file cannot be read.
+        Raises SummaryError if a file cannot be read, or has other counts than it must have.
         """
         collected = combine([read_collected(path) for path in self.files])
+        if self.counts is not None and counts_hash(Evidence(collected).counts) != self.counts:
+            raise SummaryError(f"{escape_untrusted(self.files[0].name)} was written meanwhile. Run the command again")
         whole = collected.metric.in_group(None)
         return replace(collected, metric=whole) if whole.digest == self.metric.digest else collected
 
@@ -105,6 +109,11 @@ def content_hash(path: Path) -> str:
         if path.suffix != _SUFFIX and os.fstat(file.fileno()).st_size > MAX_FILE_BYTES:
             raise OSError(errno.EFBIG, f"it has more than {MAX_FILE_BYTES >> 20} MiB", str(path))
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def counts_hash(counts: BitCounts) -> str:
+    """SHA-256 of the reports of each cohort and the ones of each cohort and bit, in hex: the same for the same counts in any file."""
+    return hashlib.sha256(counts.reports.astype("<i8").tobytes() + counts.ones.astype("<i8").tobytes()).hexdigest()
 
 
 @cache

@@ -15,6 +15,7 @@ from hubbub_decoder.cli.shared import (
     independent_clients_option,
     interval_options,
     print_message,
+    tracked,
 )
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def command(
     options = Options(confidence, fdr, target, not independent_clients)
     tasks, unreadable = find_tasks(directory, candidates_path, options, (f".{suffix}",))
     outcomes = run_tasks(tasks, unreadable, out, jobs or os.cpu_count() or 1)
-    _finish(list(shown(outcomes, len(tasks) + len(unreadable), Console(stderr=True))), as_json=as_json)
+    _finish(list(_shown(outcomes, len(tasks) + len(unreadable), Console(stderr=True))), as_json=as_json)
 
 
 def _finish(outcomes: Sequence[Outcome], *, as_json: bool) -> None:
@@ -105,14 +106,9 @@ def _finish(outcomes: Sequence[Outcome], *, as_json: bool) -> None:
         raise SystemExit(1)
 
 
-def shown(outcomes: Iterable[Outcome], number: int, stderr: Console, *, with_reasons: bool = True) -> Iterator[Outcome]:
+def _shown(outcomes: Iterable[Outcome], number: int, stderr: Console) -> Iterator[Outcome]:
     """Yield the outcomes; show their number on a terminal, and print which tasks were skipped or failed, with reasons."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("decoding"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=stderr, transient=True, disable=not stderr.is_terminal) as progress:
-        for outcome in progress.track(outcomes, total=number):
-            if outcome.reason and with_reasons:
-                line = f"{outcome.status}: {outcome.name}: {outcome.reason}"
-                print_message(progress.console, line)
-            yield outcome
+    for outcome in tracked(outcomes, number, stderr):
+        if outcome.reason:
+            print_message(stderr, f"{outcome.status}: {outcome.name}: {outcome.reason}")
+        yield outcome

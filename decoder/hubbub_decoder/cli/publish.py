@@ -12,11 +12,11 @@ from hubbub.cli.output import PATH, jobs_option, json_option, print_json
 from hubbub_decoder.cli.shared import candidates_directory_option, fdr_option, interval_options
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from hubbub_decoder.batch_decoding.run import Outcome
     from hubbub_decoder.options import Target
-    from hubbub_decoder.publishing.site import PeriodResult
+    from hubbub_decoder.publishing.plan import PeriodResult
 
 
 @click.command()
@@ -77,45 +77,46 @@ def command(
 ) -> None:
     """Publish the closed periods of all summaries below a directory as a static site.
 
-    A period is published when no more report of it is accepted, 30 days after its end, and then with the same counts for good. The site has a
-    front page, a page for each metric and period, JSON and CSV files, and a feed. It changes by one rename. The versions, the kept results
-    and the log of what was published are in a directory beside it, DIRECTORY.files.
+    A period is published when the aggregator has closed it, 30 days after its end, and then with the same counts for good. The site has a
+    front page, a page for each metric and period, JSON and CSV files, and a feed. It changes by one rename. Its versions, and the results and
+    releases in one SQLite file, are in a directory beside it, DIRECTORY.files.
 
-    A summary says whether the aggregator had closed its period; this machine's clock plays no part. The log knows this site alone, so publish
-    a metric on one site.
+    A summary says whether the aggregator had closed its period; this machine's clock plays no part. The file of results knows this site
+    alone, so publish a metric on one site.
 
     What was published stays until --withhold or --withdraw names it. If its summary or its candidates are missing, damaged or changed, the
     period stays as it was, and has failed.
 
-    The exit code is 1 if a period failed.
+    The exit code is 1 if a period failed. It is 3 if none failed, and a period waits that no option withholds: it is open, has too few
+    reports, or has no candidates.
 
     \b
     Example:
       hubbub publish summaries/ --candidates approved/ --out-dir /srv/www/metrics
     """
-    from hubbub_decoder.batch_decoding.tasks import find_tasks
     from hubbub_decoder.options import Options
-    from hubbub_decoder.publishing.site import Terms, publish
+    from hubbub_decoder.publishing.plan import Terms
+    from hubbub_decoder.publishing.site import Inputs, publish
 
-    tasks, unreadable = find_tasks(directory, candidates_path, Options(confidence, fdr, target), may_be_empty=True)
+    inputs = Inputs(directory, candidates_path, Options(confidence, fdr, target))
     terms = Terms(min_reports, frozenset(withhold), frozenset(withdraw), frozenset(replace))
-    results = publish(tasks, unreadable, site, terms, processes=jobs or os.cpu_count() or 1, show=_progress)
+    results = publish(inputs, site, terms, processes=jobs or os.cpu_count() or 1, show=_progress)
     _finish(results, site, as_json=as_json)
 
 
-def _progress(outcomes: Iterator[Outcome], number: int) -> Iterator[Outcome]:
+def _progress(outcomes: Iterator[tuple[Outcome, str]], number: int) -> Iterable[tuple[Outcome, str]]:
     from rich.console import Console
 
-    from hubbub_decoder.cli.decode_all import shown
+    from hubbub_decoder.cli.shared import tracked
 
-    return shown(outcomes, number, Console(stderr=True), with_reasons=False)  # `_finish` prints them
+    return tracked(outcomes, number, Console(stderr=True))
 
 
 def _finish(results: Sequence[PeriodResult], site: Path, *, as_json: bool) -> None:
-    """Print what became of each period that is not published, and exit with 1 if one failed."""
+    """Print what became of each period that is not published, and exit with 1 if one failed, or 3 if one waits."""
     from dataclasses import asdict
 
-    from hubbub_decoder.publishing.site import PeriodStatus
+    from hubbub_decoder.publishing.plan import PeriodStatus
 
     counts: dict[str, Any] = {status: sum(period.status is status for period in results) for status in PeriodStatus}
     if as_json:
@@ -127,3 +128,5 @@ def _finish(results: Sequence[PeriodResult], site: Path, *, as_json: bool) -> No
         click.echo(", ".join(f"{number:,} {status}" for status, number in counts.items() if number) + f" in {site}")
     if counts[PeriodStatus.FAILED]:
         raise SystemExit(1)
+    if counts[PeriodStatus.WAITING]:
+        raise SystemExit(3)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Timer
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import click
 
@@ -163,6 +163,18 @@ def write_outputs(
         draw(figure)
         write_figure(figure, plot)
         print_message(stderr, f"wrote {plot}")
+
+
+_Item = TypeVar("_Item")
+
+
+def tracked(items: Iterable[_Item], number: int, stderr: Console) -> Iterator[_Item]:
+    """Yield decodings as they end, and show on a terminal how many have."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("decoding"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=stderr, transient=True, disable=not stderr.is_terminal) as progress:
+        yield from progress.track(items, total=number)
 
 
 def print_message(console: Console, text: str) -> None:

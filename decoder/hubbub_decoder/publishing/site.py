@@ -2,334 +2,215 @@
 
 SITE                       a symbolic link to one of the versions: what a web server shows
 SITE.files/
-    000001/, 000002/       the last two versions, so that a reader of the older one still finds its files
-    private/               decoded results, kept while their inputs stay the same; and the log of all releases, mode 0700
+    VERSION/               the last two versions, so that a reader of the older one still finds its files
+    private/               mode 0700
+        results.sqlite     the results, with all releases and withdrawals: the site is made from it alone
+        VERSION.json       what each file of a version depends on, of which the version is named by the hash
+
+A run reads what is new, plans, decodes, records, and shows what the store has. What a run recorded before it was killed, the next run shows.
 """
 
 from __future__ import annotations
 
 import fcntl
-import io
 import json
+import os
 import shutil
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
-from enum import StrEnum
-from itertools import groupby
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from hubbub.errors import HubbubError, SummaryError
+from hubbub.errors import SummaryError
 from hubbub.files.private_file import make_private_directory
-from hubbub.files.regular_files import open_regular
-from hubbub.privacy.central import RELEASE_DELTA
-from hubbub.privacy.pricing import shown_epsilon
-from hubbub.text import did_you_mean, escape_untrusted
-from hubbub_decoder.batch_decoding.run import Outcome, Status, run_tasks
-from hubbub_decoder.batch_decoding.tasks import Task, UnreadableFile, content_hash, folder_of
-from hubbub_decoder.errors import CandidateError, OutputError
-from hubbub_decoder.model.evidence import Evidence
-from hubbub_decoder.publishing.groups import Candidate, reasons_of_incomplete_groups, reasons_to_withhold, releases_of
-from hubbub_decoder.publishing.releases import (
-    Release,
-    ReleaseLog,
-    is_named,
-    is_replaced,
-    reason_to_withhold,
-    short_names,
+from hubbub.files.regular_files import OddEntry, files_below
+from hubbub_decoder.batch_decoding.run import Outcome, Status, decode_tasks
+from hubbub_decoder.batch_decoding.tasks import CANDIDATE_SUFFIXES, find_tasks, releases
+from hubbub_decoder.errors import OutputError
+from hubbub_decoder.options import Options
+from hubbub_decoder.publishing.groups import composed_epsilon
+from hubbub_decoder.publishing.names import is_named
+from hubbub_decoder.publishing.pages import SiteFile, site_files
+from hubbub_decoder.publishing.plan import (
+    PeriodResult,
+    PeriodStatus,
+    Plan,
+    PlannedRelease,
+    Published,
+    Terms,
+    failed_or_withheld,
+    plan_releases,
 )
-from hubbub_decoder.publishing.tables import FOLDER, Published, feed, index_json, metric_csv, metric_json
-from hubbub_decoder.report.about import period_text, provenance_rows
-from hubbub_decoder.report.decoding_page import render_decoding
-from hubbub_decoder.report.highlights import Highlights
-from hubbub_decoder.report.metric_page import PeriodRow, render_metric
-from hubbub_decoder.report.published_page import MetricCard, render_front
-from hubbub_decoder.report.rendering import SHARED_SCRIPT, shared_script, shared_scripts
-from hubbub_decoder.results.decoding import Decoding
+from hubbub_decoder.publishing.summary_index import SummaryIndex
+from hubbub_decoder.results_store.store import FileStamp, PeriodKey, Release, Result, ResultsStore, Run, text_hash
 
-_KEPT_VERSIONS = 2
-_LOG, _PRIVATE, _UNFINISHED = "releases.jsonl", "private", "unfinished"
+_PRIVATE, _STORE, _UNFINISHED = "private", "results.sqlite", "unfinished"
+_NAME_DIGITS = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
-    """What is published. Names are METRIC, or METRIC/PERIOD.
+class Inputs:
+    """What is published.
 
-    min_reports : of a period
-    withheld    : of what is not shown as long as they are given
-    withdrawn   : of what is never shown again
-    replaced    : of what is published with other counts, in place of those that were
+    candidates : directory with a file METRIC.txt or METRIC.csv for each string metric, or one file for all of them
+    options    : of `decode`
     """
 
-    min_reports: int
-    withheld: frozenset[str] = frozenset()
-    withdrawn: frozenset[str] = frozenset()
-    replaced: frozenset[str] = frozenset()
+    directory: Path
+    candidates: Path | None
+    options: Options
 
-    def check_names(self, periods: Iterable[str]) -> None:
-        """Raise SummaryError for a name of none of these periods: a misspelled one would publish what it should withhold."""
-        known = sorted({name for period in periods for name in short_names(period)})
-        for name in sorted(self.withheld | self.withdrawn | self.replaced):
-            if name not in known:
-                raise SummaryError(
-                    f"No summary and no published page is of {escape_untrusted(name)}.{did_you_mean(name, known)} "
-                    "Check --withhold, --withdraw and --replace."
-                )
+    def stamp(self, terms: Terms) -> str:
+        """SHA-256 of all that a run depends on beside the store, with the stamps of the files in place of their contents.
+
+        A file that is written anew with the same size, times and inode is taken for the same, as by `make` and Git.
+        """
+        entries = [
+            (str(each.path), each.reason) if isinstance(each, OddEntry) else (str(each.absolute()), FileStamp.of(each))
+            for each in [*files_below(self.directory, ".parquet"), *self._candidate_files()]
+        ]
+        names = [sorted(each) for each in (terms.withheld, terms.withdrawn, terms.replaced)]
+        fields = [releases(), asdict(self.options), terms.min_reports, names, str(self.candidates), entries]
+        return text_hash(json.dumps(fields))
+
+    def _candidate_files(self) -> Iterator[Path]:
+        if self.candidates is None:
+            return
+        if not self.candidates.is_dir():
+            yield self.candidates
+            return
+        yield from sorted(path for path in self.candidates.iterdir() if path.suffix in CANDIDATE_SUFFIXES)
 
 
-class PeriodStatus(StrEnum):
-    """What became of a period."""
-
-    PUBLISHED = "published"
-    WITHHELD = "withheld"
-    FAILED = "failed"
-
-
-@dataclass(frozen=True, slots=True)
-class PeriodResult:
-    """Status of a period of a metric version, or of a file that is no summary; reason : why it is not published, or what is wrong."""
-
-    name: str
-    status: PeriodStatus
-    reason: str = ""
+Show = Callable[[Iterator[tuple[Outcome, str]], int], Iterable[tuple[Outcome, str]]]
+"""Yields what it gets, with the number of items, and shows how many have passed."""
 
 
 def publish(
-    tasks: Sequence[Task],
-    unreadable: Sequence[UnreadableFile],
-    site: Path,
-    terms: Terms,
-    *,
-    processes: int = 1,
-    show: Callable[[Iterator[Outcome], int], Iterator[Outcome]] = lambda outcomes, _: outcomes,
+    inputs: Inputs, site: Path, terms: Terms, *, processes: int = 1, show: Show = lambda items, _: items
 ) -> list[PeriodResult]:
     """Decode what may be published, write a new version of the site, and show it.
 
-    tasks : with the suffix .json      show : outcomes of decodings with their number, as they pass
-
-    The site shows what the log of releases lists, without what is withheld. So a published period stays as it was, and fails, if its inputs
-    do not allow to publish it again.
-
-    The files depend on the summaries, the candidates, the options and this release of hubbub, and on no clock: a summary says whether its
-    periods were closed.
+    The site shows what the store has, without what is withheld. So a published period stays as it was, and fails, if its inputs do not allow
+    to publish it again. The files depend on the store and this release of hubbub, and on no clock.
 
     Raises OutputError if the site cannot be written, if another process publishes it, and for a `site` that this function did not make.
     Raises SummaryError if there is nothing to publish, and for a name in `terms` of which nothing is known.
     """
-    with _files_of(site) as files:
-        private = files / _PRIVATE
-        log = ReleaseLog(private / _LOG)
-        if not (tasks or unreadable or log.names):
-            raise SummaryError("There is no summary to publish. `hubbub pull` writes one for each metric.")
-        terms.check_names([*(task.name for task in tasks), *log.names])
-        before = log.published()
-        log.withdraw(terms.withdrawn)
-        found = [_candidate(task, terms, log) for task in _with_own_files(tasks)]
-        results = {result.name: result for result in found if isinstance(result, PeriodResult)}
-        candidates = [candidate for candidate in found if isinstance(candidate, Candidate)]
-        changed = {
-            candidate.task.name
-            for candidate in candidates
-            if _is_changed(log.of(candidate.task.name), candidate.release, terms)
-        }
-        incomplete = reasons_of_incomplete_groups(candidates, before.keys(), changed)
-        results |= {name: PeriodResult(name, PeriodStatus.FAILED, reason) for name, reason in incomplete.items()}
-        candidates = [candidate for candidate in candidates if candidate.task.name not in incomplete]
-        withheld = reasons_to_withhold(candidates, terms.min_reports, before.keys())
-        results |= {name: PeriodResult(name, PeriodStatus.WITHHELD, reason) for name, reason in withheld.items()}
-        chosen = list(releases_of(candidates, withheld, before.keys()))
-        to_decode = [replace(task, suffixes=(release.suffix,)) for task, release in chosen if task.name not in changed]
-        outcomes = {each.name: each for each in show(run_tasks(to_decode, (), private, processes), len(to_decode))}
-        shown = {name: of for name, of in log.published().items() if not is_named(name, terms.withheld)}
-        for task, release in chosen:
-            outcome, releases = outcomes.get(task.name, _CHANGED), log.of(task.name)
-            if outcome.status in (Status.DECODED, Status.UNCHANGED):
-                results[task.name] = PeriodResult(task.name, PeriodStatus.PUBLISHED)
-                shown[task.name] = releases if releases[-1:] == (release,) else (*releases, release)
-            else:
-                results[task.name] = PeriodResult(task.name, PeriodStatus.FAILED, outcome.reason)
-        results |= {name: _result_of_published(name, results.get(name), name in shown) for name in before}
-        _delete_results(private, {releases[-1].result for releases in (*shown.values(), *log.published().values())})
-        every = (*shown.values(), *(log.of(name) for name in log.names))
-        replaced = {releases[-1].whole for releases in every if is_replaced(releases)}
-        _write_version(files / _UNFINISHED, private, shown.values(), replaced)
-        for releases in shown.values():
-            log.add_missing(releases)
-        _show_version(files, site)
-    failed = [PeriodResult(file.name, PeriodStatus.FAILED, file.reason) for file in unreadable]
-    return sorted([*results.values(), *failed], key=lambda each: each.name)
+    with _files_of(site) as files, ResultsStore(files / _PRIVATE / _STORE) as store:
+        stamp = _stamp(inputs, terms)
+        last = store.last_run()
+        if last is not None and last.inputs_hash == stamp and _is_shown(last.site_version, files, site):
+            return [PeriodResult(name, PeriodStatus(status), reason) for name, status, reason in last.periods]
+        plan, index = _plan(inputs, store, terms)
+        _remember(index, store)
+        before = Published.of(store)
+        store.withdraw(terms.withdrawn, [key for key in before.releases if is_named(before.name(key), terms.withdrawn)])
+        results = {**plan.results, **{each.name: each for each in _record(plan, store, before, processes, show)}}
+        published = Published.of(store)
+        version = _show(site_files(store, published, terms.withheld), files, site)
+        found = sorted(results.values(), key=lambda each: each.name)
+        if not any(each.status is PeriodStatus.FAILED for each in found):
+            store.remember_run(Run(stamp, version, tuple((each.name, each.status, each.reason) for each in found)))
+    return found
 
 
-_CHANGED = Outcome(
-    "", Status.FAILED, "its counts differ from those that were published, and a reader of both learns the reports between. "
-    "Restore the summary, or pass --replace with the name of the metric: the difference then protects reports by their local epsilon alone",
-)  # fmt: skip
-_OPEN = (
-    "its file does not say that the period was closed when the reports were counted, and who reads an open period twice learns the reports "
-    "between. When the aggregator has closed it, pull or fold the counts again"
-)
-_WITHHELD, _WITHDRAWN = "--withhold names it", "--withdraw named it, which is for good"
-_MISSING = "its summary is missing: no file of the directory that can be read has this period of this definition alone. Restore the file"
-
-
-def _result_of_published(name: str, result: PeriodResult | None, is_shown: bool) -> PeriodResult:
-    """Result of a period that was published before; result : of this run, None without a summary."""
-    if not is_shown:
-        return result or PeriodResult(name, PeriodStatus.WITHHELD, "--withhold or --withdraw names it")
-    if result is not None and result.status is PeriodStatus.PUBLISHED:
-        return result
-    reason = (_MISSING if result is None else result.reason).removesuffix(".")
-    remedy = f"What was published stays; --withdraw {short_names(name)[1]} takes it off the site"
-    return PeriodResult(name, PeriodStatus.FAILED, f"{reason}. {remedy}")
-
-
-def _with_own_files(tasks: Sequence[Task]) -> list[Task]:
-    """Tasks without the sums over groups that were computed from files of their values: such a sum shows no missing value."""
-    of_values = [task for task in tasks if task.metric.group and task.metric.group.value]
-    files = {file for task in of_values for file in task.files}
-    return [task for task in tasks if task in of_values or files.isdisjoint(task.files)]
-
-
-def _candidate(task: Task, terms: Terms, log: ReleaseLog) -> Candidate | PeriodResult:
-    """Release of the counts of a task, or why there is none."""
-    reason = _WITHDRAWN if is_named(task.name, log.withdrawn) else None
-    reason = reason or (_WITHHELD if is_named(task.name, terms.withheld) else task.reason_to_skip)
+def _stamp(inputs: Inputs, terms: Terms) -> str:
+    """Stamp of the inputs; "" if a file cannot be looked at, which is then the same as no earlier run."""
     try:
-        reason = reason or reason_to_withhold(task.periods)
-        if reason is None:
-            _check_approved(task.candidates)
-            if len(task.files) > 1:
-                names = ", ".join(escape_untrusted(file.name) for file in task.files)
-                raise SummaryError(
-                    f"several files have this period, where one has all its reports: keep one of {names}"
-                )
-            counts = Evidence(task.read()).counts
-            candidate = Candidate.of(task, counts)
-            if counts.closed or candidate.release.counts in {release.counts for release in log.of(task.name)}:
-                return candidate
-            reason = _OPEN
-    except HubbubError as problem:
-        return PeriodResult(task.name, PeriodStatus.FAILED, str(problem))
-    return PeriodResult(task.name, PeriodStatus.WITHHELD, reason)
+        return inputs.stamp(terms)
+    except OSError:
+        return ""
 
 
-def _check_approved(candidates: Path | None) -> None:
-    """Raise CandidateError for a table of results: strings that `hubbub discover` found are published when somebody has listed them."""
-    try:
-        with open_regular(candidates) if candidates is not None else nullcontext(io.BytesIO()) as file:
-            header = file.readline(1_000).strip().split(b",")
-    except OSError as problem:
-        raise CandidateError(f"{candidates} cannot be read: {problem.strerror}.") from None
-    if b"share" in header:
-        raise CandidateError(f"{candidates} is a table of results. List the strings that may be published, one a line.")
-
-
-def _is_changed(before: tuple[Release, ...], release: Release, terms: Terms) -> bool:
-    """Whether other counts of the period were published, and must not be replaced."""
-    return bool(before) and release.counts != before[-1].counts and not is_named(release.name, terms.replaced)
-
-
-def _delete_results(private: Path, kept: set[str]) -> None:
-    """Delete the results of what was withdrawn or replaced, or decoded by a run that did not publish it."""
-    for path in private.glob("*/*.json"):
-        if path.relative_to(private).as_posix() not in kept:
-            path.unlink()
-
-
-def _write_version(
-    place: Path, private: Path, shown: Iterable[tuple[Release, ...]], replaced: Collection[tuple[str, str]]
-) -> None:
-    """Write all files of a version; shown : all releases of each period      replaced : metric versions and periods of changed counts."""
-    shutil.rmtree(place, ignore_errors=True)
-    (place / FOLDER).mkdir(parents=True)
-    (place / SHARED_SCRIPT).write_text(shared_script(), encoding="utf-8")
-    cards: list[MetricCard] = []
-    by_metric: dict[str, list[Published]] = {}
-    for name, group in groupby(sorted(shown, key=_order), key=lambda releases: _order(releases)[0]):
-        both = [_published(private, releases, replaced) for releases in group]
-        by_metric[name] = periods = [each for each, _ in both]
-        decodings = [decoding for _, decoding in both]
-        for each, decoding in zip(periods, decodings, strict=True):
-            _write_period(place, each, decoding)
-        for folder in dict.fromkeys(each.folder for each in periods):
-            of_folder = [(each, d) for each, d in zip(periods, decodings, strict=True) if each.folder == folder]
-            _write_metric(place, of_folder, {each.folder for each in periods})
-        (place / FOLDER / f"{name}.json").write_bytes(metric_json(both))
-        (place / FOLDER / f"{name}.csv").write_bytes(metric_csv(both))
-        whole = [(each, decoding) for each, decoding in both if each.group is None]
-        last, decoding = (whole or both)[-1]
-        epsilon, address = shown_epsilon(last.epsilons[0]), f"{last.folder}/index.html"
-        highlights = Highlights.of(decoding)
-        cards.append(
-            MetricCard(
-                last.metric,
-                address,
-                f"{FOLDER}/{name}",
-                period_text(last.metric, [last.period]),
-                len(whole or both),
-                epsilon,
-                highlights,
-            )
-        )
-    (place / FOLDER / "index.json").write_bytes(index_json(by_metric))
-    (place / "feed.xml").write_bytes(feed([each for periods in by_metric.values() for each in periods]))
-    (place / "index.html").write_text(render_front(cards, shared_scripts("")), encoding="utf-8")
-
-
-def _order(releases: tuple[Release, ...]) -> tuple[str, str, str]:
-    """Metric, period and folder."""
-    last = releases[-1]
-    return short_names(last.name)[0], last.period, last.folder
-
-
-def _published(
-    private: Path, releases: tuple[Release, ...], replaced: Collection[tuple[str, str]]
-) -> tuple[Published, Decoding]:
-    """A period with its kept result, without the bits by which unlisted strings could be recognized: nobody approved these."""
-    last = releases[-1]
-    path = private / last.result
-    try:
-        decoding = Decoding.from_dict(json.loads(path.read_bytes()))
-    except (HubbubError, OSError, ValueError, KeyError, TypeError):
-        raise OutputError(
-            f"{path} is missing or damaged, and the site stays as it was. Restore the file from a backup, or delete it and restore its summary, "
-            f"and run `hubbub publish` again. --withdraw {short_names(last.name)[1]} takes the period off the site."
-        ) from None
-    unlisted = tuple(replace(found, signature=(), matches=()) for found in decoding.unlisted_strings)
-    page = Published(decoding.metric, last.period, releases, last.folder, last.whole in replaced)
-    return page, replace(decoding, unlisted_strings=unlisted)
-
-
-def _write_period(place: Path, each: Published, decoding: Decoding) -> None:
-    own, composed = each.epsilons
-    provenance = [
-        ("Central epsilon of the published counts", f"{shown_epsilon(own)}, with delta {RELEASE_DELTA:g}"),
-        ("Central epsilon of all counts of the period that were published", shown_epsilon(composed)),
-        *provenance_rows(decoding, (), ()),
-    ]
-    links = [("All metrics", "../index.html"), (each.metric.name, "index.html")]
-    page = render_decoding(decoding, shared_scripts("../"), provenance=provenance, path=links)
-    (place / each.folder).mkdir(exist_ok=True)
-    (place / each.address).write_text(page, encoding="utf-8")
-
-
-def _write_metric(place: Path, periods: Sequence[tuple[Published, Decoding]], folders: set[str]) -> None:
-    """Write the page of a metric version, or of one value of its group; folders : of all pages of the metric."""
-    rows = [PeriodRow.from_decoding(decoding, f"{each.period}.html") for each, decoding in periods]
-    first, _ = periods[0]
-    page = render_metric(
-        first.metric,
-        rows,
-        [decoding.to_dict() for _, decoding in periods],
-        shared_scripts("../"),
-        path=[("All metrics", "../index.html")],
-        groups=[
-            (each.group.value or "", f"../{folder_of(each)}/index.html" if folder_of(each) in folders else "")
-            for each in first.metric.collections
-            if each.group is not None and each is not first.metric
-        ],
+def _plan(inputs: Inputs, store: ResultsStore, terms: Terms) -> tuple[Plan, SummaryIndex]:
+    index = SummaryIndex(store.summaries())
+    tasks, unreadable = find_tasks(
+        inputs.directory, inputs.candidates, inputs.options, read_header=index.header, may_be_empty=True
     )
-    (place / first.folder / "index.html").write_text(page, encoding="utf-8")
+    published = Published.of(store)
+    if not (tasks or unreadable or published.every):
+        raise SummaryError("There is no summary to publish. `hubbub pull` writes one for each metric.")
+    terms.check_names([*(task.name for task in tasks), *map(published.name, published.every)])
+    return plan_releases(tasks, unreadable, index, Published.of(store, terms.withdrawn), terms), index
+
+
+def _remember(index: SummaryIndex, store: ResultsStore) -> None:
+    if index.new or index.gone:
+        store.write_summaries(index.new, index.gone)
+
+
+def _record(plan: Plan, store: ResultsStore, before: Published, processes: int, show: Show) -> Iterator[PeriodResult]:
+    """Decode what has no result, record it, and yield what became of each period.
+
+    The values of a group and their sum are recorded in one transaction, when all are decoded.
+    """
+    groups = dict[PeriodKey, list[PlannedRelease]]()
+    for each in plan.releases:
+        groups.setdefault(each.period.key.whole, []).append(each)
+    releases = dict[PeriodKey, list[Release]]()
+    for key, found in before.every.items():
+        releases.setdefault(key.whole, []).extend(found)
+    group_of = {each.period.name: key for key, group in groups.items() for each in group}
+    tasks = [replace(each.period.task, counts=each.period.counts) for each in plan.releases if each.needs_decoding]
+    to_decode = {key: sum(each.needs_decoding for each in group) for key, group in groups.items()}
+    decoded = dict[str, tuple[Outcome, str]]()
+    for key in [key for key, number in to_decode.items() if not number]:
+        yield from _record_group(groups[key], decoded, releases.get(key, []), store)
+    for outcome, document in show(decode_tasks(tasks, processes), len(tasks)):
+        key = group_of[outcome.name]
+        decoded[outcome.name] = outcome, document
+        to_decode[key] -= 1
+        if not to_decode[key]:
+            yield from _record_group(groups[key], decoded, releases.get(key, []), store)
+
+
+def _record_group(
+    group: Sequence[PlannedRelease],
+    decoded: dict[str, tuple[Outcome, str]],
+    before: Sequence[Release],
+    store: ResultsStore,
+) -> list[PeriodResult]:
+    """Record a period of a definition, with all values of its group; decoded : is emptied of these      before : all of their releases."""
+    results, recorded = list[PeriodResult](), list[tuple[PlannedRelease, str]]()
+    known = {release.key for release in before}
+    for each in group:
+        outcome, document = decoded.pop(each.period.name, (None, ""))
+        if outcome is None or outcome.status is Status.DECODED:
+            recorded.append((each, document))
+            results.append(PeriodResult(each.period.name, PeriodStatus.PUBLISHED))
+        else:
+            result = PeriodResult(each.period.name, PeriodStatus.FAILED, outcome.reason)
+            results.append(failed_or_withheld(result, each.period.name, ()) if each.period.key in known else result)
+    counts = {(release.key, release.counts_hash) for release in before}
+    counts |= {(each.period.key, each.period.counts) for each, _ in recorded}
+    is_changed = len(counts) > len({key for key, _ in counts})
+    store.record(_results(recorded, before, replaced=is_changed))
+    return results
+
+
+def _results(
+    recorded: Sequence[tuple[PlannedRelease, str]], before: Sequence[Release], *, replaced: bool
+) -> Iterator[tuple[Result | None, Release | None]]:
+    """Yield what is new of each period: its result, and its release if a reader is shown something else than before."""
+    for each, document in recorded:
+        period, own = each.period, [release for release in before if release.key == each.period.key]
+        result = Result(period.key, period.counts, each.inputs_hash, document) if document else None
+        result_hash = own[-1].result_hash if result is None else result.result_hash
+        if own and own[-1].shows(period.counts, each.smallest_cohort, result_hash):
+            yield result, None
+            continue
+        metric, cohorts = period.task.metric, [*(release.smallest_cohort for release in own), each.smallest_cohort]
+        release = Release(
+            period.key,
+            period.counts,
+            result_hash,
+            period.num_reports,
+            each.smallest_cohort,
+            epsilon=composed_epsilon(metric, cohorts[-1:], replaced=False),
+            composed_epsilon=composed_epsilon(metric, cohorts, replaced=replaced),
+        )
+        yield result, release
 
 
 @contextmanager
@@ -353,23 +234,66 @@ def _files_of(site: Path) -> Iterator[Path]:
         raise OutputError(f"{problem.filename or site} cannot be written: {problem.strerror}.") from None
 
 
-def _show_version(files: Path, site: Path) -> None:
-    """Give the new version its number and link to it, unless it has the same files as the version that is shown."""
-    new = files / _UNFINISHED
-    if site.exists() and _content(site.resolve()) == _content(new):
-        shutil.rmtree(new)
-        return
-    numbers = sorted(int(path.name) for path in files.iterdir() if path.name.isdecimal())
-    version = new.rename(files / f"{max(numbers, default=0) + 1:06}")
+def _is_shown(version: str, files: Path, site: Path) -> bool:
+    return site.is_symlink() and site.readlink() == Path(files.name, version) and site.is_dir()
+
+
+def _show(site_files: Sequence[SiteFile], files: Path, site: Path) -> str:
+    """Write a version, link to it, and return its name. A file that the shown version has with the same inputs is linked, not made again.
+
+    The name of a version is the hash of the inputs of all its files.
+    """
+    manifest = {each.path: each.inputs_hash for each in site_files}
+    text = json.dumps(manifest, sort_keys=True)
+    version = text_hash(text)[:_NAME_DIGITS]
+    if _is_shown(version, files, site):
+        return version
+    before = site.readlink().name if site.is_symlink() else ""
+    if not (files / version).is_dir():
+        new, known = files / _UNFINISHED, _manifest(files, before)
+        shutil.rmtree(new, ignore_errors=True)
+        for each in site_files:
+            place = new / each.path
+            place.parent.mkdir(parents=True, exist_ok=True)
+            if known.get(each.path) != each.inputs_hash or not _is_linked(files / before / each.path, place):
+                _write(place, each.content())
+        _write(files / _PRIVATE / f"{version}.json", text.encode())
+        new.rename(files / version)
     link = files / "link"
     link.unlink(missing_ok=True)
-    link.symlink_to(Path(files.name, version.name))
+    link.symlink_to(Path(files.name, version))
     link.replace(site)
-    for number in numbers[: 1 - _KEPT_VERSIONS]:
-        shutil.rmtree(files / f"{number:06}")
+    for path in files.iterdir():
+        if path.name not in (version, before, _PRIVATE):
+            shutil.rmtree(path)
+            (files / _PRIVATE / f"{path.name}.json").unlink(missing_ok=True)
+    return version
 
 
-def _content(place: Path) -> dict[str, str]:
-    """SHA-256 of all files by their relative paths."""
-    paths = sorted(path for path in place.rglob("*") if path.is_file())
-    return {path.relative_to(place).as_posix(): content_hash(path) for path in paths}
+def _manifest(files: Path, version: str) -> dict[str, str]:
+    """What each file of a version depends on; nothing if the version has no such file, or a damaged one."""
+    try:
+        text = (files / _PRIVATE / f"{version}.json").read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return {}
+    found: dict[str, str] = json.loads(text) if text_hash(text)[:_NAME_DIGITS] == version else {}
+    return found
+
+
+def _is_linked(old: Path, new: Path) -> bool:
+    """Give a file a second name, or a copy on a file system without hard links; False if it is gone."""
+    try:
+        os.link(old, new)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        shutil.copyfile(old, new)
+    return True
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Write a file durably: later versions link to it."""
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())

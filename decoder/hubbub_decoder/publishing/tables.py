@@ -6,7 +6,7 @@ Their fields are stable within a version, which is a part of the address, `v1/`.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
@@ -18,9 +18,10 @@ from hubbub.text import DISTRIBUTION, visible_text
 from hubbub.wire.dates import parse_period
 from hubbub.wire.json_values import json_value
 from hubbub_decoder.data.csv_cells import csv_bytes
-from hubbub_decoder.publishing.releases import Release, composed_epsilon
+from hubbub_decoder.publishing.groups import composed_epsilon
 from hubbub_decoder.results.decoding import Decoding
 from hubbub_decoder.results.estimates import Estimate
+from hubbub_decoder.results_store.store import Release
 
 FORMAT = "hubbub-published"
 VERSION = 1
@@ -37,7 +38,7 @@ _COLUMNS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class PublishedPeriod:
     """A period of a metric version that is published, without its estimates.
 
     releases : all of the period, at least one; its decoding is of the last
@@ -79,11 +80,12 @@ class Published:
     @property
     def epsilons(self) -> tuple[float, float]:
         """Central epsilon of the last release, and of all releases of the period together."""
-        of_last = composed_epsilon(self.metric, self.releases[-1:], replaced=False)
-        return of_last, composed_epsilon(self.metric, self.releases, replaced=self.replaced)
+        cohorts = [each.smallest_cohort for each in self.releases]
+        of_last = composed_epsilon(self.metric, cohorts[-1:], replaced=False)
+        return of_last, composed_epsilon(self.metric, cohorts, replaced=self.replaced)
 
 
-def metric_json(periods: Sequence[tuple[Published, Decoding]]) -> bytes:
+def metric_json(periods: Sequence[tuple[PublishedPeriod, Decoding]]) -> bytes:
     """JSON of the periods of a metric, in order of time, with its definitions by digest."""
     first, _ = periods[0]
     document = {
@@ -100,7 +102,7 @@ def metric_json(periods: Sequence[tuple[Published, Decoding]]) -> bytes:
     return _json(document)
 
 
-def metric_csv(periods: Sequence[tuple[Published, Decoding]]) -> bytes:
+def metric_csv(periods: Sequence[tuple[PublishedPeriod, Decoding]]) -> bytes:
     """CSV of the periods of a metric, one line for each estimate; candidates that cannot be told apart are joined by ` | `."""
     rows = [
         [*about.values(), *_cells(estimate)]
@@ -110,10 +112,10 @@ def metric_csv(periods: Sequence[tuple[Published, Decoding]]) -> bytes:
     return csv_bytes((*_COLUMNS, *_ESTIMATE), rows)
 
 
-def _about(each: Published, decoding: Decoding) -> dict[str, Any]:
+def _about(each: PublishedPeriod, decoding: Decoding) -> dict[str, Any]:
     """What holds for all shares of a period, by the names of the columns."""
     own, composed = each.epsilons
-    versions = len({release.counts for release in each.releases})
+    versions = len({release.counts_hash for release in each.releases})
     values = (
         each.metric.name, each.metric.digest, each.group, each.period, each.num_reports, decoding.confidence, decoding.fdr, own, RELEASE_DELTA, versions, composed,
     )  # fmt: skip
@@ -129,7 +131,7 @@ def _cells(estimate: Estimate) -> Iterator[Any]:
         yield " | ".join(value) if isinstance(value, list) else value
 
 
-def index_json(metrics: Mapping[str, Sequence[Published]]) -> bytes:
+def index_json(metrics: Mapping[str, Sequence[PublishedPeriod]]) -> bytes:
     """JSON of all metrics with their last period, and the addresses of their files."""
     entries = []
     for name, published in metrics.items():
@@ -153,9 +155,13 @@ def _json(document: dict[str, Any]) -> bytes:
     return (json.dumps(document, ensure_ascii=False, allow_nan=False, indent=1) + "\n").encode()
 
 
-def feed(published: Sequence[Published]) -> bytes:
-    """Atom feed of the last periods that were closed. Source: RFC 4287; its addresses are relative to that of the feed."""
-    latest = sorted(published, key=lambda each: (each.closed, each.address), reverse=True)[:MAX_ENTRIES]
+def latest(published: Iterable[PublishedPeriod]) -> list[PublishedPeriod]:
+    """The last periods that were closed, the latest first."""
+    return sorted(published, key=lambda each: (each.closed, each.address), reverse=True)[:MAX_ENTRIES]
+
+
+def feed(latest: Sequence[PublishedPeriod]) -> bytes:
+    """Atom feed of periods, the latest first. Source: RFC 4287; its addresses are relative to that of the feed."""
     root = Element("feed", xmlns=_FEED)
     SubElement(root, "title").text = "Published metrics"
     SubElement(root, "id").text = "urn:hubbub:published"

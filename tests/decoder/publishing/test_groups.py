@@ -23,8 +23,10 @@ from hubbub.summary import BitCounts, read_summary, write_summary
 from hubbub_decoder import decode, simulate
 from hubbub_decoder.batch_decoding.tasks import Task
 from hubbub_decoder.options import Options
-from hubbub_decoder.publishing.groups import Candidate, reasons_to_withhold, releases_of
-from hubbub_decoder.publishing.site import PeriodStatus
+from hubbub_decoder.publishing.complete_period import CompletePeriod
+from hubbub_decoder.publishing.groups import reasons_to_withhold, smallest_cohorts
+from hubbub_decoder.publishing.plan import PeriodStatus
+from hubbub_decoder.results_store.store import FileStamp, PeriodKey, SummaryFile
 from tests.decoder.publishing.test_publish import DAYS, PAGE, document, files, place, run, statuses  # noqa: F401  (a fixture)
 from tests.support.report_pages import visible_page_text
 
@@ -34,11 +36,11 @@ ARMS = replace(PAGE, name="arms", group=Group("arm", VALUES))
 MIN_REPORTS = 100
 
 
-def candidate(metric: Metric, cohorts: list[int]) -> Candidate:
-    reports = np.array(cohorts)
-    counts = BitCounts(metric, reports, np.zeros((metric.num_cohorts, metric.num_bits), int), [DAYS[0]])
-    task = Task(metric, (DAYS[0],), (), None, Options())
-    return Candidate.of(task, counts)
+def complete(metric: Metric, cohorts: list[int], day: str = DAYS[0]) -> CompletePeriod:
+    task = Task(metric, (day,), (), None, Options())
+    ones = np.zeros(metric.num_bits, int)
+    file = SummaryFile("", FileStamp(0, 0, 0, 0), "", metric, day, True, "", np.array(cohorts), ones)
+    return CompletePeriod(task, PeriodKey.of(metric, day), file)
 
 
 sizes = st.lists(st.sampled_from([0, 1, 30, 60, 99, 100, 150, 1_000]), min_size=len(VALUES), max_size=len(VALUES))
@@ -48,19 +50,19 @@ sizes = st.lists(st.sampled_from([0, 1, 30, 60, 99, 100, 150, 1_000]), min_size=
 @given(sizes)
 def test_no_difference_reveals_few_reports(numbers: list[int]) -> None:
     """All sums and differences that a reader can form: of the published counts, those with the sum leave the withheld ones together."""
-    values = [candidate(DARK.in_group(value), [number]) for value, number in zip(VALUES, numbers, strict=True)]
-    whole = candidate(DARK, [sum(numbers)])
+    values = [complete(DARK.in_group(value), [number]) for value, number in zip(VALUES, numbers, strict=True)]
+    whole = complete(DARK, [sum(numbers)])
     withheld = reasons_to_withhold([whole, *values], MIN_REPORTS)
-    shown = [each for each in values if each.task.name not in withheld]
-    hidden = [each.release.num_reports for each in values if each.task.name in withheld and each.release.num_reports]
-    assert all(each.release.num_reports >= MIN_REPORTS for each in shown)
-    if whole.task.name in withheld:
+    shown = [each for each in values if each.key not in withheld]
+    hidden = [each.num_reports for each in values if each.key in withheld and each.num_reports]
+    assert all(each.num_reports >= MIN_REPORTS for each in shown)
+    if whole.key in withheld:
         assert not shown
     elif shown and hidden:
         assert len(hidden) >= 2
         assert sum(hidden) >= MIN_REPORTS
     for kept in chain.from_iterable(combinations(shown, n) for n in range(1, len(shown) + 1)):
-        rest = sum(numbers) - sum(each.release.num_reports for each in kept)
+        rest = sum(numbers) - sum(each.num_reports for each in kept)
         assert rest == 0 or rest >= MIN_REPORTS
     if min(numbers) >= MIN_REPORTS:
         assert not withheld
@@ -70,18 +72,18 @@ def test_no_difference_reveals_few_reports(numbers: list[int]) -> None:
 @given(st.lists(st.lists(st.integers(0, 300), min_size=8, max_size=8), min_size=len(VALUES), max_size=len(VALUES)))
 def test_the_sum_costs_what_its_smallest_part_costs(cohorts: list[list[int]]) -> None:
     """The parts are the published values, and the withheld ones together: a reader knows the counts of each."""
-    values = [candidate(ARMS.in_group(value), each) for value, each in zip(VALUES, cohorts, strict=True)]
-    whole = candidate(ARMS, np.sum(cohorts, axis=0).tolist())
+    values = [complete(ARMS.in_group(value), each) for value, each in zip(VALUES, cohorts, strict=True)]
+    whole = complete(ARMS, np.sum(cohorts, axis=0).tolist())
     withheld = reasons_to_withhold([whole, *values], MIN_REPORTS)
-    found = {task.name: release.smallest_cohort for task, release in releases_of([whole, *values], withheld)}
-    parts = [each.cohorts for each in values if each.task.name in found]
-    parts.append(np.sum([each.cohorts for each in values if each.task.name not in found], axis=0) + np.zeros(8, int))
+    found = smallest_cohorts([whole, *values], withheld)
+    parts = [each.cohorts for each in values if each.key in found]
+    parts.append(np.sum([each.cohorts for each in values if each.key not in found], axis=0) + np.zeros(8, int))
     smallest = min(int(part[part > 0].min()) for part in parts if part.any()) if np.any(cohorts) else 0
-    if whole.task.name in found:
-        assert found[whole.task.name] == smallest
+    if whole.key in found:
+        assert found[whole.key] == smallest
     for each in values:
-        if each.task.name in found:
-            assert found[each.task.name] == each.cohorts[each.cohorts > 0].min()
+        if each.key in found:
+            assert found[each.key] == each.cohorts[each.cohorts > 0].min()
 
 
 def write_arms(directory: Path, numbers: dict[str, int], day: str = DAYS[0]) -> dict[str, BitCounts]:
@@ -200,39 +202,36 @@ def test_values_are_not_published_beside_an_older_sum(place: Path) -> None:  # n
 def test_the_choice_of_one_night_never_opens_that_of_another(numbers: list[int], others: list[int]) -> None:
     """The value that protects a small one depends on the list and on its own period: more periods change nothing."""
     both = [
-        [candidate(DARK.in_group(value), [number]) for value, number in zip(VALUES, of_day, strict=True)]
-        for of_day in (numbers, others)
+        [complete(DARK.in_group(value), [number], day) for value, number in zip(VALUES, of_day, strict=True)]
+        for of_day, day in zip((numbers, others), DAYS, strict=True)
     ]
     alone = reasons_to_withhold(both[0], MIN_REPORTS)
-    later = [replace(each, release=replace(each.release, period="2026-03-03")) for each in both[1]]
-    renamed = [replace(each, task=replace(each.task, periods=("2026-03-03",))) for each in later]
-    together = reasons_to_withhold([*both[0], *renamed], MIN_REPORTS)
-    assert {name: text for name, text in together.items() if DAYS[0] in name} == alone
-    for name, text in alone.items():
+    together = reasons_to_withhold([*both[0], *both[1]], MIN_REPORTS)
+    assert {key: text for key, text in together.items() if key.period == DAYS[0]} == alone
+    for key, text in alone.items():
         if text.startswith("it protects"):
-            shown = [each.value for each in both[0] if each.task.name not in alone]
-            assert all(VALUES.index(value) < VALUES.index(name.partition("/")[0].rpartition("-")[2]) for value in shown)
+            shown = [each.key.group_value for each in both[0] if each.key not in alone]
+            assert all(VALUES.index(value) < VALUES.index(key.group_value) for value in shown)
 
 
 @settings(max_examples=300)
 @given(sizes, st.sets(st.sampled_from(VALUES)))
 def test_values_that_readers_know_protect_no_other(numbers: list[int], published: set[str]) -> None:
     """They stay whatever the minimum is now, so the values that are new, or all of them together, are withheld for the small ones."""
-    values = [candidate(DARK.in_group(value), [number]) for value, number in zip(VALUES, numbers, strict=True)]
-    whole = candidate(DARK, [sum(numbers)])
-    known = {each.task.name for each in values if each.value in published}
+    values = [complete(DARK.in_group(value), [number]) for value, number in zip(VALUES, numbers, strict=True)]
+    whole = complete(DARK, [sum(numbers)])
+    known = {each.key for each in values if each.key.group_value in published}
     withheld = reasons_to_withhold([whole, *values], MIN_REPORTS, known)
-    hidden = [each for each in values if each.task.name in withheld.keys() - known]
+    hidden = [each for each in values if each.key in withheld.keys() - known]
     assert set(withheld.keys() & known) == {
-        each.task.name for each in values if each.task.name in known and each.release.num_reports < MIN_REPORTS
+        each.key for each in values if each.key in known and each.num_reports < MIN_REPORTS
     }
-    assert all(each.release.num_reports >= MIN_REPORTS for each in values if each.task.name not in {*withheld, *known})
-    rest = sum(each.release.num_reports for each in hidden)
-    if whole.task.name not in withheld:
+    assert all(each.num_reports >= MIN_REPORTS for each in values if each.key not in {*withheld, *known})
+    rest = sum(each.num_reports for each in hidden)
+    if whole.key not in withheld:
         assert rest == 0 or rest >= MIN_REPORTS
-        parts = [each.release.num_reports for each in values if each not in hidden] + [rest]
-        ((_, release),) = [each for each in releases_of([whole, *values], withheld, known) if each[0] == whole.task]
-        assert release.smallest_cohort == min(filter(None, parts))
+        parts = [each.num_reports for each in values if each not in hidden] + [rest]
+        assert smallest_cohorts([whole, *values], withheld, known)[whole.key] == min(filter(None, parts))
 
 
 @pytest.mark.usefixtures("place")

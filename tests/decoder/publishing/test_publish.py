@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import io
 import json
-import os
 import re
 import shutil
+import sqlite3
 import stat
 from collections.abc import Iterable
 from dataclasses import replace
@@ -27,12 +26,12 @@ from hubbub.privacy.central import release_epsilon
 from hubbub.summary import BitCounts, read_summary, write_summary
 from hubbub_decoder import decode, simulate
 from hubbub_decoder.batch_decoding import run as batch_run
-from hubbub_decoder.batch_decoding.tasks import find_tasks
+from hubbub_decoder.batch_decoding.tasks import counts_hash
 from hubbub_decoder.errors import OutputError
 from hubbub_decoder.options import Options
 from hubbub_decoder.publishing import site as publishing
-from hubbub_decoder.publishing.releases import Release
-from hubbub_decoder.publishing.site import PeriodResult, PeriodStatus, Terms, publish
+from hubbub_decoder.publishing.plan import PeriodResult, PeriodStatus, Terms
+from hubbub_decoder.publishing.site import Inputs, publish
 from tests.support.report_pages import visible_page_text
 
 PARAMS = Params(num_bits=32, num_hashes=2, num_cohorts=8, prob_p=0.25, prob_q=0.75, prob_f=0.0)
@@ -71,9 +70,9 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def run(place: Path, *, to: str = "site", min_reports: int = 1_000, **terms: Iterable[str]) -> dict[str, PeriodResult]:
     """Results by metric, value of its group, and period."""
-    tasks, unreadable = find_tasks(place / "summaries", place / "candidates", Options())
     sets = {name: frozenset(names) for name, names in terms.items()}
-    results = publish(tasks, unreadable, place / to, Terms(min_reports, **sets))
+    inputs = Inputs(place / "summaries", place / "candidates", Options())
+    results = publish(inputs, place / to, Terms(min_reports, **sets))
     return {re.sub("@[0-9a-f]{8}(.*)/", r"\1 ", each.name): each for each in results}
 
 
@@ -132,7 +131,7 @@ def test_counts_of_an_open_period_are_not_published_by_any_clock(place: Path) ->
     """A summary of 1,800 reports that was pulled while the period was open was published for good, because its name and the clock said so."""
     write_day(place, DAYS[0], people=1_800, closed=False)
     assert statuses(run(place)) == {
-        f"page {DAYS[0]}": "withheld", f"page {DAYS[1]}": "published", f"dark {DAYS[0]}": "published"
+        f"page {DAYS[0]}": "waiting", f"page {DAYS[1]}": "published", f"dark {DAYS[0]}": "published"
     }  # fmt: skip
     assert "does not say that the period was closed" in run(place)[f"page {DAYS[0]}"].reason
     write_day(place, DAYS[0], people=2_400)
@@ -169,7 +168,7 @@ def test_small_withheld_and_multiple_periods_are_not_published(place: Path) -> N
     results = run(place, withheld={"dark"})
     assert results["page 2026-02-28"].reason == results["page 2026-03-01"].reason
     assert results["page 2026-03-01"] == PeriodResult(
-        f"page@{PAGE.digest[:8]}/2026-03-01", PeriodStatus.WITHHELD, "fewer than 1,000 reports"
+        f"page@{PAGE.digest[:8]}/2026-03-01", PeriodStatus.WAITING, "fewer than 1,000 reports"
     )
     assert results[f"dark {DAYS[0]}"].reason == "--withhold names it"
     shown = files(place / "site")
@@ -181,9 +180,15 @@ def test_small_withheld_and_multiple_periods_are_not_published(place: Path) -> N
 
 
 def test_what_is_withheld_returns_and_what_is_withdrawn_does_not(place: Path) -> None:
-    """A withheld period needs no summary to return. The result of a withdrawn one is deleted, and the log remembers its name."""
+    """A withheld period needs no summary to return. The result of a withdrawn one is deleted, and the store remembers its name."""
     run(place)
-    before, private = files(place / "site"), place / "site.files" / "private"
+    before, store = files(place / "site"), place / "site.files" / "private" / "results.sqlite"
+    with sqlite3.connect(store) as opened:
+        (document,) = opened.execute(
+            "SELECT decoding FROM results WHERE period = ? AND digest = ?", (DAYS[0], PAGE.digest)
+        ).fetchone()
+    text = document[-1_000:-900].encode()
+    assert text in store.read_bytes()
     (place / "summaries" / f"page-{DAYS[0]}.parquet").unlink()
     run(place, withheld={"page", f"dark/{DAYS[0]}"})
     assert not any("@" in name for name in files(place / "site"))
@@ -194,8 +199,10 @@ def test_what_is_withheld_returns_and_what_is_withdrawn_does_not(place: Path) ->
     assert {each.status for name, each in results.items() if DAYS[0] in name} == {PeriodStatus.WITHHELD}
     for _ in range(2):
         shown = files(place / "site")
-        left = {path.relative_to(private).as_posix() for path in private.rglob("*.json")}
-        assert {name[: -len(".0123456789abcdef.json")] for name in left} == {f"page@{PAGE.digest[:8]}/{DAYS[1]}"}
+        with sqlite3.connect(store) as opened:
+            assert opened.execute("SELECT digest, period FROM results").fetchall() == [(PAGE.digest, DAYS[1])]
+            assert opened.execute("SELECT DISTINCT period FROM estimates").fetchall() == [(DAYS[1],)]
+        assert text not in store.read_bytes()
         assert not any(DAYS[0] in name or "dark@" in name for name in shown)
         assert DAYS[0].encode() not in shown["feed.xml"] + shown["v1/page.json"]
         write_day(place, DAYS[0])
@@ -203,17 +210,33 @@ def test_what_is_withheld_returns_and_what_is_withdrawn_does_not(place: Path) ->
         assert results[f"page {DAYS[0]}"].reason == "--withdraw named it, which is for good"
 
 
-def test_a_published_result_that_is_lost_with_its_summary_stops_the_run(place: Path) -> None:
+def test_a_damaged_result_stops_the_run_that_needs_it(place: Path) -> None:
     run(place)
     before = files(place / "site")
-    (result,) = (place / "site.files" / "private" / f"page@{PAGE.digest[:8]}").glob(f"{DAYS[0]}.*.json")
-    result.unlink()
+    with sqlite3.connect(place / "site.files" / "private" / "results.sqlite") as store:
+        store.execute("UPDATE results SET decoding = replace(decoding, 'share', 'sharf') WHERE period = ?", DAYS[:1])
     (place / "summaries" / f"page-{DAYS[0]}.parquet").unlink()
-    with pytest.raises(OutputError, match=rf"{DAYS[0]}\.\w+\.json is missing or damaged, and the site stays as it was"):
+    write_day(place, "2026-03-01", seed=5)
+    with pytest.raises(OutputError, match=rf"{DAYS[0]} .* is missing or damaged, and the site stays as it was"):
         run(place)
     assert files(place / "site") == before
-    run(place, withdrawn={f"page/{DAYS[0]}"})
+    run(place, withdrawn={DARK.name, f"page/{DAYS[0]}"})
     assert f"page@{PAGE.digest[:8]}/{DAYS[1]}.html" in files(place / "site")
+
+
+def test_a_site_is_made_again_from_the_store_alone(place: Path) -> None:
+    run(place)
+    before, version = files(place / "site"), (place / "site").readlink()
+    shutil.rmtree(place / version)
+    run(place)
+    assert files(place / "site") == before
+    shutil.rmtree(place / version)
+    (place / "site").unlink()
+    shutil.rmtree(place / "summaries")
+    (place / "summaries").mkdir()
+    assert {each.status for each in run(place).values()} == {PeriodStatus.FAILED}
+    assert files(place / "site") == before
+    assert (place / "site").readlink() == version
 
 
 def test_changed_counts_of_a_published_period_are_refused_until_they_replace_it(place: Path) -> None:
@@ -253,92 +276,16 @@ def test_a_table_of_results_is_no_list_of_approved_strings(place: Path) -> None:
 
 
 def test_the_site_is_private_where_it_must_be_and_keeps_two_versions(place: Path) -> None:
-    for names in ((), ("dark",), (), ("dark",)):
+    for names in ((), ("dark",), ("page",), (f"page/{DAYS[0]}",)):
+        before = (place / "site").readlink() if names else None
         run(place, withheld=names)
     assert stat.S_IMODE((place / "site.files" / "private").stat().st_mode) == 0o700
-    assert sorted(path.name for path in (place / "site.files").iterdir()) == ["000003", "000004", "private"]
-    assert (place / "site").readlink() == Path("site.files/000004")
-
-
-STEPS = (
-    "ReleaseLog", "_candidate", "run_tasks", "_delete_results", "_write_version", "_write_period", "_write_metric", "metric_json", "feed",
-    "render_front", "_show_version", "_content",
-)  # fmt: skip
-
-
-def no_space(*_: object, **__: object) -> None:
-    raise OSError(28, "No space left on device")
-
-
-def killed(*_: object, **__: object) -> None:
-    os._exit(9)
-
-
-@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")  # of Python 3.12 and later, with threads
-@pytest.mark.parametrize("step", STEPS)
-def test_a_run_that_fails_or_is_killed_at_any_step_leaves_the_site_as_it_was(
-    place: Path, monkeypatch: pytest.MonkeyPatch, step: str
-) -> None:
-    run(place, withheld={"dark"})
-    before = files(place / "site")
-    with monkeypatch.context() as patched:
-        patched.setattr(publishing, step, no_space)
-        with pytest.raises(OutputError, match="No space left"):
-            run(place)
-        assert files(place / "site") == before
-        patched.setattr(publishing, step, killed)
-        if not (child := os.fork()):
-            run(place)
-            os._exit(0)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
-        assert files(place / "site") == before
-    assert set(statuses(run(place)).values()) == {"published"}
-    assert any("dark@" in name for name in files(place / "site"))
-
-
-@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")  # of Python 3.12 and later, with threads
-@pytest.mark.parametrize("step", STEPS)
-def test_a_replacement_that_fails_or_is_killed_is_not_shown_by_a_later_run(
-    place: Path, monkeypatch: pytest.MonkeyPatch, step: str
-) -> None:
-    """The kept result was that of the changed counts already, so the next run showed them, as one release with the epsilon of the first."""
-    run(place)
-    before = files(place / "site")
-    write_day(place, DAYS[0], seed=9)
-    for end in (no_space, killed):
-        with monkeypatch.context() as patched:
-            patched.setattr(publishing, step, end)
-            if not (child := os.fork()):
-                with contextlib.suppress(OutputError):
-                    run(place, replaced={"page"})
-                os._exit(0)
-            os.waitpid(child, 0)
-        assert files(place / "site") == before
-        results = run(place)
-        period = document(place)["periods"][0]
-        if step in ("_show_version", "_content"):  # the log says it before the site shows it
-            assert period["releases"] == 2
-            assert period["composed_epsilon"] == epsilon(PAGE)
-            return
-        assert files(place / "site") == before
-        assert results[f"page {DAYS[0]}"].status is PeriodStatus.FAILED
-    assert set(statuses(run(place, replaced={"page"})).values()) == {"published"}
-    assert document(place)["periods"][0]["releases"] == 2
-
-
-@pytest.mark.parametrize("rest", [b'{"digest": "a', b"\x00\xff"])
-def test_a_truncated_log_is_continued_and_a_damaged_one_is_refused(place: Path, rest: bytes) -> None:
-    run(place)
-    log = place / "site.files" / "private" / "releases.jsonl"
-    complete = log.read_bytes()
-    log.write_bytes(complete + rest)
-    run(place)
-    assert log.read_bytes() == complete
-    log.write_bytes(complete + rest + b"\n")
-    with pytest.raises(
-        OutputError, match=r"releases\.jsonl is damaged, so it is not known which counts were published"
-    ):
-        run(place)
+    assert before is not None
+    versions = {before.name, (place / "site").readlink().name}
+    assert {path.name for path in (place / "site.files").iterdir()} == {*versions, "private"}
+    manifests = {path.stem for path in (place / "site.files" / "private").glob("*.json")}
+    assert len(versions) == 2
+    assert versions == manifests
 
 
 def test_only_its_own_site_is_replaced_and_by_one_process(place: Path) -> None:
@@ -356,15 +303,13 @@ def test_only_its_own_site_is_replaced_and_by_one_process(place: Path) -> None:
         run(place, to="missing/site")
 
 
-def test_a_release_is_equal_for_equal_counts_alone(place: Path) -> None:
-    counts = read_summary(place / "summaries" / f"page-{DAYS[0]}.parquet")
-    assert isinstance(counts, BitCounts)
-    release = Release.of(counts, DAYS[0])
-    again = read_summary(place / "summaries" / f"page-{DAYS[0]}.parquet")
-    assert release == Release.of(again.bit_counts(), DAYS[0])
+def test_hashes_are_equal_for_equal_counts_alone(place: Path) -> None:
+    counts = read_summary(place / "summaries" / f"page-{DAYS[0]}.parquet").bit_counts()
+    again = read_summary(place / "summaries" / f"page-{DAYS[0]}.parquet").bit_counts()
+    assert counts_hash(counts) == counts_hash(again)
     moved = counts.ones.copy()
     moved[0, 0] += 1
-    assert release != Release.of(BitCounts(PAGE, counts.reports, moved, [DAYS[0]]), DAYS[0])
+    assert counts_hash(counts) != counts_hash(BitCounts(PAGE, counts.reports, moved, [DAYS[0]]))
 
 
 def test_command(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -379,8 +324,16 @@ def test_command(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ]
     done = CliRunner().invoke(main, [*arguments, "--json"])
     assert done.exit_code == 0, done.output
-    assert json.loads(done.stdout)["counts"] == {"published": 3, "withheld": 0, "failed": 0}
-    (place / "summaries" / "damaged.parquet").write_bytes(b"x")
+    assert json.loads(done.stdout)["counts"] == {"published": 3, "waiting": 0, "withheld": 0, "failed": 0}
+    write_day(place, DAYS[0], DARK, closed=False)
+    done = CliRunner().invoke(main, arguments)
+    assert done.exit_code == 0  # the same counts
+    write_day(place, "2026-03-04", DARK, closed=False)
+    done = CliRunner().invoke(main, arguments)
+    assert (done.exit_code, done.stdout) == (3, f"3 published, 1 waiting in {place / 'site'}\n")
+    done = CliRunner().invoke(main, [*arguments, "--withhold", "dark/2026-03-04"])
+    assert (done.exit_code, done.stdout) == (0, f"3 published, 1 withheld in {place / 'site'}\n")
+    (place / "summaries" / "dark-2026-03-04.parquet").write_bytes(b"x")
     done = CliRunner().invoke(main, arguments)
     assert done.exit_code == 1
     assert "failed: " in done.stderr

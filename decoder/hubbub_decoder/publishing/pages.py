@@ -1,0 +1,195 @@
+"""Files of a site, made from the store alone. Each has the hash of all that it depends on, so that a file which stays the same is not made again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from itertools import groupby
+from typing import Any
+
+from hubbub.errors import HubbubError
+from hubbub.privacy.central import RELEASE_DELTA
+from hubbub.privacy.pricing import shown_epsilon
+from hubbub_decoder.batch_decoding.tasks import folder_of, releases
+from hubbub_decoder.errors import OutputError
+from hubbub_decoder.publishing.groups import is_replaced
+from hubbub_decoder.publishing.names import is_named, short_names
+from hubbub_decoder.publishing.plan import Published
+from hubbub_decoder.publishing.tables import FOLDER, PublishedPeriod, feed, index_json, latest, metric_csv, metric_json
+from hubbub_decoder.report.about import period_text, provenance_rows
+from hubbub_decoder.report.decoding_page import render_decoding
+from hubbub_decoder.report.highlights import Highlights
+from hubbub_decoder.report.metric_page import PeriodRow, render_metric
+from hubbub_decoder.report.published_page import MetricCard, render_front
+from hubbub_decoder.report.rendering import SHARED_SCRIPT, shared_script, shared_scripts
+from hubbub_decoder.results.decoding import Decoding
+from hubbub_decoder.results_store.store import ResultsStore, text_hash
+
+_KEPT_DECODINGS = 4096
+Read = Callable[[PublishedPeriod], Decoding]
+"""Decoding of a period."""
+
+
+@dataclass(frozen=True, slots=True)
+class SiteFile:
+    """A file of a site.
+
+    path        : below the site
+    inputs_hash : of all that its content depends on
+    content     : returns it
+    """
+
+    path: str
+    inputs_hash: str
+    content: Callable[[], bytes]
+
+
+def site_files(store: ResultsStore, published: Published, withheld: Collection[str]) -> list[SiteFile]:
+    """Files of the site of what was published, without what is withheld.
+
+    Their contents raise OutputError if a result is damaged.
+    """
+    read = lru_cache(_KEPT_DECODINGS)(partial(_decoding, store))
+    return [
+        SiteFile(path, text_hash(json.dumps([releases(), path, inputs])), content)
+        for path, inputs, content in _files(_periods(published, withheld), read)
+    ]
+
+
+def _periods(published: Published, withheld: Collection[str]) -> list[PublishedPeriod]:
+    """Periods in the order of metric, period and folder."""
+    replaced = {(key.digest, key.period) for key, found in published.every.items() if is_replaced(found)}
+    found = list[PublishedPeriod]()
+    for key, of_period in published.releases.items():
+        metric, name = published.metrics[key.digest, key.group_value], published.name(key)
+        if not is_named(name, withheld):
+            folder = name.rpartition("/")[0]
+            is_of_replaced = (key.digest, key.period) in replaced
+            found.append(PublishedPeriod(metric, key.period, of_period, folder, is_of_replaced))
+    return sorted(found, key=lambda each: (each.metric.name, each.period, each.folder))
+
+
+def _decoding(store: ResultsStore, period: PublishedPeriod) -> Decoding:
+    """Decoding of a period without the bits by which unlisted strings could be recognized: nobody approved these."""
+    last = period.releases[-1]
+    try:
+        decoding = Decoding.from_dict(json.loads(store.document(last.key, last.result_hash)))
+    except (HubbubError, ValueError, KeyError, TypeError) as problem:
+        name = short_names(period.name)[1]
+        raise OutputError(f"{problem}, or pass --withdraw {name} to take the period off the site.") from None
+    unlisted = tuple(replace(found, signature=(), matches=()) for found in decoding.unlisted_strings)
+    return replace(decoding, unlisted_strings=unlisted)
+
+
+_File = tuple[str, Any, Callable[[], bytes]]
+"""Path, JSON values of all that a file depends on beside its path and the release of hubbub, and its content."""
+
+
+def _files(periods: Sequence[PublishedPeriod], read: Read) -> Iterator[_File]:
+    yield SHARED_SCRIPT, None, lambda: shared_script().encode()
+    of_metric = {name: list(group) for name, group in groupby(periods, key=lambda each: each.metric.name)}
+    for name, group in of_metric.items():
+        yield from _files_of_metric(name, group, read)
+    every = [_facts(each) for each in periods]
+    last = [_last(group) for group in of_metric.values()]
+    yield f"{FOLDER}/index.json", every, partial(_index, of_metric, read)
+    yield "feed.xml", every, partial(_feed, periods, read)
+    yield "index.html", every, partial(_front, last, [len(_whole(group)) for group in of_metric.values()], read)
+
+
+def _facts(period: PublishedPeriod) -> list[Any]:
+    """All that the files of a period depend on: its releases, whose last one names the decoding by its hash."""
+    of_releases = [(each.counts_hash, each.smallest_cohort, each.num_reports) for each in period.releases]
+    return [period.name, of_releases, period.releases[-1].result_hash, period.replaced]
+
+
+def _files_of_metric(name: str, periods: list[PublishedPeriod], read: Read) -> Iterator[_File]:
+    folders = list(dict.fromkeys(each.folder for each in periods))
+    for each in periods:
+        yield each.address, _facts(each), partial(_page_of_period, each, read)
+    for folder in folders:
+        own = [each for each in periods if each.folder == folder]
+        inputs = [sorted(folders), [_facts(each) for each in own]]
+        yield f"{folder}/index.html", inputs, partial(_page_of_metric, own, set(folders), read)
+    every = [_facts(each) for each in periods]
+    yield f"{FOLDER}/{name}.json", every, lambda: metric_json(_with_decodings(periods, read))
+    yield f"{FOLDER}/{name}.csv", every, lambda: metric_csv(_with_decodings(periods, read))
+
+
+def _with_decodings(periods: Sequence[PublishedPeriod], read: Read) -> list[tuple[PublishedPeriod, Decoding]]:
+    return [(_as_decoded(each, read), read(each)) for each in periods]
+
+
+def _as_decoded(period: PublishedPeriod, read: Read) -> PublishedPeriod:
+    """Period with the metric of its decoding: description and owner may have changed since, and are no part of the digest."""
+    return replace(period, metric=read(period).metric)
+
+
+def _page_of_period(period: PublishedPeriod, read: Read) -> bytes:
+    decoding = read(period)
+    own, composed = period.epsilons
+    provenance = [
+        ("Central epsilon of the published counts", f"{shown_epsilon(own)}, with delta {RELEASE_DELTA:g}"),
+        ("Central epsilon of all counts of the period that were published", shown_epsilon(composed)),
+        *provenance_rows(decoding, (), ()),
+    ]
+    links = [("All metrics", "../index.html"), (period.metric.name, "index.html")]
+    return render_decoding(decoding, shared_scripts("../"), provenance=provenance, path=links).encode()
+
+
+def _page_of_metric(periods: Sequence[PublishedPeriod], folders: set[str], read: Read) -> bytes:
+    """Page of a metric version, or of one value of its group; folders : of all pages of the metric."""
+    decodings = [read(each) for each in periods]
+    rows = [PeriodRow.from_decoding(read(each), f"{each.period}.html") for each in periods]
+    metric = decodings[0].metric
+    page = render_metric(
+        metric,
+        rows,
+        [decoding.to_dict() for decoding in decodings],
+        shared_scripts("../"),
+        path=[("All metrics", "../index.html")],
+        groups=[
+            (each.group.value or "", f"../{folder_of(each)}/index.html" if folder_of(each) in folders else "")
+            for each in metric.collections
+            if each.group is not None and each is not metric
+        ],
+    )
+    return page.encode()
+
+
+def _whole(periods: Sequence[PublishedPeriod]) -> Sequence[PublishedPeriod]:
+    """Periods of all values of a group; the others if there is none."""
+    return [each for each in periods if each.group is None] or periods
+
+
+def _last(periods: Sequence[PublishedPeriod]) -> PublishedPeriod:
+    return _whole(periods)[-1]
+
+
+def _index(of_metric: dict[str, list[PublishedPeriod]], read: Read) -> bytes:
+    return index_json({name: [_as_decoded(_last(periods), read)] for name, periods in of_metric.items()})
+
+
+def _feed(periods: Sequence[PublishedPeriod], read: Read) -> bytes:
+    return feed([_as_decoded(each, read) for each in latest(periods)])
+
+
+def _front(last: Sequence[PublishedPeriod], numbers: Sequence[int], read: Read) -> bytes:
+    """Front page; last : period of each metric      numbers : of periods of each."""
+    cards = []
+    for each, number in zip(last, numbers, strict=True):
+        decoding = read(each)
+        cards.append(
+            MetricCard(
+                decoding.metric,
+                f"{each.folder}/index.html",
+                f"{FOLDER}/{decoding.metric.name}",
+                period_text(decoding.metric, [each.period]),
+                number,
+                shown_epsilon(each.epsilons[0]),
+                Highlights.of(decoding),
+            )
+        )
+    return render_front(cards, shared_scripts("")).encode()

@@ -1,0 +1,232 @@
+"""What a run of `hubbub publish` will do with each period, and why. The plan depends on the summaries, the options and the store, on no clock."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+
+from hubbub.errors import HubbubError, SummaryError
+from hubbub.metrics.metric import Metric
+from hubbub.text import did_you_mean, escape_control_characters, escape_untrusted
+from hubbub_decoder.batch_decoding.tasks import Task, UnreadableFile
+from hubbub_decoder.publishing.complete_period import (
+    CompletePeriod,
+    CountedPeriod,
+    complete_periods,
+    read_period,
+    reason_of_file,
+    tasks_of_files,
+)
+from hubbub_decoder.publishing.groups import reasons_to_withhold, smallest_cohorts
+from hubbub_decoder.publishing.names import is_named, page_name, short_names
+from hubbub_decoder.publishing.summary_index import SummaryIndex
+from hubbub_decoder.results_store.store import PeriodKey, Release, ResultsStore
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What is published. Names are METRIC, or METRIC/PERIOD.
+
+    min_reports : of a period
+    withheld    : of what is not shown as long as they are given
+    withdrawn   : of what is never shown again
+    replaced    : of what is published with other counts, in place of those that were
+    """
+
+    min_reports: int
+    withheld: frozenset[str] = frozenset()
+    withdrawn: frozenset[str] = frozenset()
+    replaced: frozenset[str] = frozenset()
+
+    def check_names(self, periods: Iterable[str]) -> None:
+        """Raise SummaryError for a name of none of these periods: a misspelled one would publish what it should withhold."""
+        known = sorted({name for period in periods for name in short_names(period)})
+        for name in sorted(self.withheld | self.withdrawn | self.replaced):
+            if name not in known:
+                raise SummaryError(
+                    f"No summary and no published page is of {escape_untrusted(name)}.{did_you_mean(name, known)} "
+                    "Check --withhold, --withdraw and --replace."
+                )
+
+
+class PeriodStatus(StrEnum):
+    """What became of a period: it is shown, will be when its summary allows it, is not because an option names it, or could not be published."""
+
+    PUBLISHED = "published"
+    WAITING = "waiting"
+    WITHHELD = "withheld"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class PeriodResult:
+    """Status of a period of a metric version, or of a file that is no summary; reason : why it is not published, or what is wrong."""
+
+    name: str
+    status: PeriodStatus
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What the store has published, without what was withdrawn.
+
+    metrics  : by the digest of the definition and the value of the group
+    releases : all of each period, at least one
+    every    : also those that were withdrawn
+    withdrawn : names
+    inputs   : `Result.inputs_hash`
+    """
+
+    metrics: Mapping[tuple[str, str], Metric]
+    releases: Mapping[PeriodKey, tuple[Release, ...]]
+    every: Mapping[PeriodKey, tuple[Release, ...]]
+    withdrawn: frozenset[str]
+    inputs: Mapping[PeriodKey, str]
+
+    @classmethod
+    def of(cls, store: ResultsStore, withdrawn: frozenset[str] = frozenset()) -> Published:
+        """What a store has published; withdrawn : more names that count as withdrawn."""
+        metrics, every, names = store.metrics(), store.releases(), store.withdrawn() | withdrawn
+        shown = {key: found for key, found in every.items() if not is_named(_name(metrics, key), names)}
+        return cls(metrics, shown, every, names, store.inputs_hashes())
+
+    def name(self, key: PeriodKey) -> str:
+        """Path of the page of a period, without its suffix."""
+        return _name(self.metrics, key)
+
+    def counts(self) -> dict[PeriodKey, frozenset[str]]:
+        """Hashes of all counts of each period that were published."""
+        return {key: frozenset(each.counts_hash for each in releases) for key, releases in self.every.items()}
+
+
+def _name(metrics: Mapping[tuple[str, str], Metric], key: PeriodKey) -> str:
+    return page_name(metrics[key.digest, key.group_value].name, key)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRelease:
+    """A period that is to be shown.
+
+    smallest_cohort : of its release
+    inputs_hash     : of the result
+    change          : why what readers see changes; "" if it stays
+    needs_decoding  : whether the store has no result of these inputs
+    """
+
+    period: CompletePeriod
+    smallest_cohort: int
+    inputs_hash: str
+    change: str
+    needs_decoding: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a run does.
+
+    releases : of what is to be shown       results : of all other periods and files
+    """
+
+    releases: tuple[PlannedRelease, ...]
+    results: Mapping[str, PeriodResult]
+
+
+_CHANGED = (
+    "its counts differ from those that were published, and a reader of both learns the reports between. Restore the summary, or pass --replace "
+    "with the name of the metric: the difference then protects reports by their local epsilon alone"
+)
+_WITHHELD, _WITHDRAWN = "--withhold names it", "--withdraw named it, which is for good"
+_MISSING = "its summary is missing: no file of the directory that can be read has this period of this definition alone. Restore the file"
+
+
+def plan_releases(
+    tasks: Sequence[Task],
+    unreadable: Sequence[UnreadableFile],
+    index: SummaryIndex,
+    before: Published,
+    terms: Terms,
+) -> Plan:
+    """Plan of a run. before : what was published, without what `terms` withdraw."""
+    results = {file.name: PeriodResult(file.name, PeriodStatus.FAILED, file.reason) for file in unreadable}
+    counted = list[CountedPeriod]()
+    shown = before.counts()
+    for task in tasks_of_files(tasks):
+        found = _counted(task, index, before, terms, shown)
+        if isinstance(found, PeriodResult):
+            results[task.name] = found
+        else:
+            counted.append(found)
+    changed = {each.key for each in counted if _is_changed(each, before.every.get(each.key, ()), terms)}
+    complete, incomplete = complete_periods(counted, before.releases.keys(), changed)
+    withheld = reasons_to_withhold(complete, terms.min_reports, before.releases.keys())
+    cohorts = smallest_cohorts(complete, withheld, before.releases.keys())
+    names = {each.key: each.name for each in counted}
+    for status, reasons in ((PeriodStatus.FAILED, incomplete), (PeriodStatus.WAITING, withheld)):
+        results |= {names[key]: PeriodResult(names[key], status, reason) for key, reason in reasons.items()}
+    hash_of, releases = cache(index.content_hash), list[PlannedRelease]()
+    for period in (each for each in complete if each.key in cohorts):
+        if period.key in changed:
+            results[period.name] = PeriodResult(period.name, PeriodStatus.FAILED, _CHANGED)
+            continue
+        try:
+            inputs = period.task.fingerprint(hash_of)
+        except OSError as problem:
+            reason = f"{escape_control_characters(str(problem.filename))} cannot be read: {problem.strerror}"
+            results[period.name] = PeriodResult(period.name, PeriodStatus.FAILED, reason)
+        else:
+            releases.append(_planned(period, cohorts[period.key], inputs, before))
+    planned = {each.period.key for each in releases}
+    for key in before.releases.keys() - planned:
+        name = before.name(key)
+        results[name] = failed_or_withheld(results.get(name), name, terms.withheld)
+    for name in (before.name(key) for key in before.every.keys() - before.releases.keys()):
+        if is_named(name, terms.withdrawn):
+            results[name] = PeriodResult(name, PeriodStatus.WITHHELD, _WITHDRAWN)
+    return Plan(tuple(releases), results)
+
+
+def _counted(
+    task: Task, index: SummaryIndex, before: Published, terms: Terms, shown: Mapping[PeriodKey, frozenset[str]]
+) -> CountedPeriod | PeriodResult:
+    """Counts of a task, or why it has none that are published."""
+    for names, reason in ((before.withdrawn, _WITHDRAWN), (terms.withheld, _WITHHELD)):
+        if is_named(task.name, names):
+            return PeriodResult(task.name, PeriodStatus.WITHHELD, reason)
+    try:
+        found = task.reason_to_skip or reason_of_file(task) or read_period(task, index.read, shown)
+    except HubbubError as problem:
+        return PeriodResult(task.name, PeriodStatus.FAILED, str(problem))
+    return PeriodResult(task.name, PeriodStatus.WAITING, found) if isinstance(found, str) else found
+
+
+def _is_changed(period: CountedPeriod, releases: Sequence[Release], terms: Terms) -> bool:
+    """Whether other counts of the period were published, and must not be replaced."""
+    return bool(releases) and period.counts != releases[-1].counts_hash and not is_named(period.name, terms.replaced)
+
+
+def _planned(period: CompletePeriod, smallest_cohort: int, inputs: str, before: Published) -> PlannedRelease:
+    releases = before.releases.get(period.key, ())
+    is_decoded = bool(releases) and before.inputs.get(period.key) == inputs
+    if not releases:
+        change = f"its {period.num_reports:,} reports are complete"
+    elif period.counts != releases[-1].counts_hash:
+        change = "--replace accepts its changed counts"
+    elif not is_decoded:
+        change = "its candidates, the options, the bytes of its summary or the release of hubbub changed"
+    elif smallest_cohort != releases[-1].smallest_cohort:
+        change = "its epsilon changes with the values of its group that readers know"
+    else:
+        change = ""
+    return PlannedRelease(period, smallest_cohort, inputs, change, not is_decoded)
+
+
+def failed_or_withheld(result: PeriodResult | None, name: str, withheld: Collection[str]) -> PeriodResult:
+    """Result of a period that was published before, and that this run does not publish again; result : None without a summary."""
+    if is_named(name, withheld):
+        return PeriodResult(name, PeriodStatus.WITHHELD, _WITHHELD)
+    reason = (_MISSING if result is None else result.reason).removesuffix(".")
+    remedy = f"What was published stays; --withdraw {short_names(name)[1]} takes it off the site"
+    return PeriodResult(name, PeriodStatus.FAILED, f"{reason}. {remedy}")
