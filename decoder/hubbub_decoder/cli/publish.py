@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from hubbub_decoder.batch_decoding.run import Outcome
     from hubbub_decoder.options import Target
-    from hubbub_decoder.publishing.plan import PeriodResult
+    from hubbub_decoder.publishing.plan import Change, PeriodResult
 
 
 @click.command()
@@ -56,6 +56,12 @@ if TYPE_CHECKING:
     metavar="METRIC[/PERIOD]",
     help="Metric or period of which changed counts replace the published ones; repeatable.",
 )
+@click.option(
+    "--check",
+    "is_check",
+    is_flag=True,
+    help="Print what would appear, change and disappear, with the reasons, and write nothing.",
+)
 @interval_options
 @fdr_option("candidates")
 @jobs_option("number of processors")
@@ -68,6 +74,7 @@ def command(
     withhold: tuple[str, ...],
     withdraw: tuple[str, ...],
     replace: tuple[str, ...],
+    is_check: bool,
     confidence: float,
     target: Target,
     fdr: float,
@@ -96,12 +103,16 @@ def command(
     """
     from hubbub_decoder.options import Options
     from hubbub_decoder.publishing.plan import Terms
-    from hubbub_decoder.publishing.site import Inputs, publish
+    from hubbub_decoder.publishing.site import Inputs, preview, publish
 
     inputs = Inputs(directory, candidates_path, Options(confidence, fdr, target))
     terms = Terms(min_reports, frozenset(withhold), frozenset(withdraw), frozenset(replace))
-    results = publish(inputs, site, terms, processes=jobs or os.cpu_count() or 1, show=_progress)
-    _finish(results, site, as_json=as_json)
+    if is_check:
+        results, changes = preview(inputs, site, terms)
+    else:
+        results = publish(inputs, site, terms, processes=jobs or os.cpu_count() or 1, show=_progress)
+        changes = None
+    _finish(results, changes, site, as_json=as_json)
 
 
 def _progress(outcomes: Iterator[tuple[Outcome, str]], number: int) -> Iterable[tuple[Outcome, str]]:
@@ -112,7 +123,7 @@ def _progress(outcomes: Iterator[tuple[Outcome, str]], number: int) -> Iterable[
     return tracked(outcomes, number, Console(stderr=True))
 
 
-def _finish(results: Sequence[PeriodResult], site: Path, *, as_json: bool) -> None:
+def _finish(results: Sequence[PeriodResult], changes: Sequence[Change] | None, site: Path, *, as_json: bool) -> None:
     """Print what became of each period that is not published, and exit with 1 if one failed, or 3 if one waits."""
     from dataclasses import asdict
 
@@ -120,12 +131,18 @@ def _finish(results: Sequence[PeriodResult], site: Path, *, as_json: bool) -> No
 
     counts: dict[str, Any] = {status: sum(period.status is status for period in results) for status in PeriodStatus}
     if as_json:
-        print_json({"site": str(site), "counts": counts, "periods": [asdict(period) for period in results]})
+        document = {"site": str(site), "counts": counts, "periods": [asdict(period) for period in results]}
+        print_json(document if changes is None else document | {"changes": [asdict(change) for change in changes]})
     else:
+        for change in changes or ():
+            click.echo(f"{change.kind}: {change.name}: {change.reason}")
         for period in results:
             if period.reason:
                 click.echo(f"{period.status}: {period.name}: {period.reason}", err=True)
-        click.echo(", ".join(f"{number:,} {status}" for status, number in counts.items() if number) + f" in {site}")
+        place = "in" if changes is None else f"after {len(changes):,} changes of"
+        click.echo(
+            ", ".join(f"{number:,} {status}" for status, number in counts.items() if number) + f" {place} {site}"
+        )
     if counts[PeriodStatus.FAILED]:
         raise SystemExit(1)
     if counts[PeriodStatus.WAITING]:

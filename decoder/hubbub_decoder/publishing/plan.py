@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
@@ -230,3 +230,59 @@ def failed_or_withheld(result: PeriodResult | None, name: str, withheld: Collect
     reason = (_MISSING if result is None else result.reason).removesuffix(".")
     remedy = f"What was published stays; --withdraw {short_names(name)[1]} takes it off the site"
     return PeriodResult(name, PeriodStatus.FAILED, f"{reason}. {remedy}")
+
+
+class ChangeKind(StrEnum):
+    """What a run does to a page of a period."""
+
+    APPEARS = "appears"
+    CHANGES = "changes"
+    DISAPPEARS = "disappears"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A page of a period that a run adds, changes or takes off the site, with the reason."""
+
+    name: str
+    kind: ChangeKind
+    reason: str
+
+
+def changes(plan: Plan, before: Published, terms: Terms, shown: Set[str], outdated: Set[str]) -> list[Change]:
+    """What a plan changes, in the order of the names.
+
+    before   : as for the plan      shown : pages that the site has now
+    outdated : of these, the ones that differ from what the store has
+    """
+    planned = {each.period.name: each.change for each in plan.releases}
+    known = {before.name(key) for key in before.releases}
+    later = {name for name in known | planned.keys() if not is_named(name, terms.withheld)}
+    found = [
+        Change(name, ChangeKind.DISAPPEARS, _WITHDRAWN if is_named(name, before.withdrawn) else _WITHHELD)
+        for name in shown - later
+    ]
+    found += [Change(name, ChangeKind.APPEARS, planned.get(name) or _RETURNS) for name in later - shown]
+    beside = _names_beside_replaced(plan, before)
+    for name in later & shown:
+        reason = planned.get(name) or (_REPLACED if name in beside else "")
+        if reason or name in outdated:
+            found.append(Change(name, ChangeKind.CHANGES, reason or _OUTDATED))
+    return sorted(found, key=lambda each: each.name)
+
+
+_RETURNS = "no option withholds it any more"
+_REPLACED = (
+    "--replace accepts changed counts of the same metric and period, so its composed epsilon is that of a report"
+)
+_OUTDATED = "the release of hubbub changed, or a run recorded it and did not end"
+
+
+def _names_beside_replaced(plan: Plan, before: Published) -> set[str]:
+    """Pages of the metric versions and periods of which counts are replaced, also of another value of the group."""
+    replaced = {
+        each.period.key.whole
+        for each in plan.releases
+        if each.period.key in before.releases and each.period.counts != before.releases[each.period.key][-1].counts_hash
+    }
+    return {before.name(key) for key in before.releases if key.whole in replaced}

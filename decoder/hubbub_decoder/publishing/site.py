@@ -32,12 +32,14 @@ from hubbub_decoder.publishing.groups import composed_epsilon
 from hubbub_decoder.publishing.names import is_named
 from hubbub_decoder.publishing.pages import SiteFile, site_files
 from hubbub_decoder.publishing.plan import (
+    Change,
     PeriodResult,
     PeriodStatus,
     Plan,
     PlannedRelease,
     Published,
     Terms,
+    changes,
     failed_or_withheld,
     plan_releases,
 )
@@ -113,6 +115,24 @@ def publish(
         if not any(each.status is PeriodStatus.FAILED for each in found):
             store.remember_run(Run(stamp, version, tuple((each.name, each.status, each.reason) for each in found)))
     return found
+
+
+def preview(inputs: Inputs, site: Path, terms: Terms) -> tuple[list[PeriodResult], list[Change]]:
+    """What `publish` would do with each period, and which pages it would change; nothing is decoded or written.
+
+    A decoding that will fail counts as published. Raises as `publish`.
+    """
+    files = _checked_files_of(site)
+    with ResultsStore(files / _PRIVATE / _STORE, copy=True) as store:
+        plan, _ = _plan(inputs, store, terms)
+        before = Published.of(store, terms.withdrawn)
+        stored = {each.path: each.inputs_hash for each in site_files(store, before, terms.withheld)}
+    manifest = _manifest(files, site.readlink().name) if site.is_symlink() else {}
+    shown = {f"{path.parent.name}/{path.stem}" for path in site.glob("*@*/*.html") if path.stem != "index"}
+    outdated = {name for name in shown if manifest.get(f"{name}.html") != stored.get(f"{name}.html")}
+    published = {each.period.name: PeriodResult(each.period.name, PeriodStatus.PUBLISHED) for each in plan.releases}
+    results = sorted((published | {**plan.results}).values(), key=lambda each: each.name)
+    return results, changes(plan, before, terms, shown, outdated)
 
 
 def _stamp(inputs: Inputs, terms: Terms) -> str:
@@ -216,11 +236,7 @@ def _results(
 @contextmanager
 def _files_of(site: Path) -> Iterator[Path]:
     """Directory of the versions, which no other process changes until the end of the block."""
-    files = site.parent / f"{site.name}.files"
-    if not site.is_symlink() and site.exists():
-        raise OutputError(f"{site} is not a site that `hubbub publish` made. Name a path where nothing is.")
-    if site.is_symlink() and site.readlink().parent != Path(files.name):
-        raise OutputError(f"{site} links to {site.readlink()}, which `hubbub publish` did not make. Name another path.")
+    files = _checked_files_of(site)
     try:
         files.mkdir(exist_ok=True)
         make_private_directory(files / _PRIVATE)
@@ -232,6 +248,16 @@ def _files_of(site: Path) -> Iterator[Path]:
             yield files
     except OSError as problem:
         raise OutputError(f"{problem.filename or site} cannot be written: {problem.strerror}.") from None
+
+
+def _checked_files_of(site: Path) -> Path:
+    """Directory of the versions of a site. Raises OutputError for a path that `publish` did not make."""
+    files = site.parent / f"{site.name}.files"
+    if not site.is_symlink() and site.exists():
+        raise OutputError(f"{site} is not a site that `hubbub publish` made. Name a path where nothing is.")
+    if site.is_symlink() and site.readlink().parent != Path(files.name):
+        raise OutputError(f"{site} links to {site.readlink()}, which `hubbub publish` did not make. Name another path.")
+    return files
 
 
 def _is_shown(version: str, files: Path, site: Path) -> bool:

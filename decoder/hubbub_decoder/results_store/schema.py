@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 
 from hubbub_decoder.errors import OutputError
@@ -150,9 +151,30 @@ def open_database(path: Path | None, migrations: Sequence[Migration] = MIGRATION
     Raises OutputError for a file of a later version, of another program or with damage, and for one that cannot be opened.
     """
     try:
-        connection = sqlite3.connect(":memory:" if path is None else path, timeout=0, isolation_level=None)
+        connection = _connect(":memory:" if path is None else path)
     except sqlite3.Error as problem:
         raise store_error(path, problem) from None
+    return _prepared(connection, path, migrations)
+
+
+def open_copy(path: Path) -> sqlite3.Connection:
+    """Copy of a file of results in memory, in this version; an empty one if there is no file. Nothing is written."""
+    connection = _connect(":memory:")
+    try:
+        if path.exists():
+            with closing(_connect(path)) as file:
+                file.backup(connection)
+    except sqlite3.Error as problem:
+        connection.close()
+        raise store_error(path, problem) from None
+    return _prepared(connection, path, MIGRATIONS)
+
+
+def _connect(place: str | Path) -> sqlite3.Connection:
+    return sqlite3.connect(place, timeout=0, isolation_level=None)
+
+
+def _prepared(connection: sqlite3.Connection, path: Path | None, migrations: Sequence[Migration]) -> sqlite3.Connection:
     try:
         connection.execute("PRAGMA secure_delete = ON")
         connection.execute("PRAGMA synchronous = FULL")

@@ -24,7 +24,7 @@ from hubbub.metrics.metric import Metric
 from hubbub.privacy import epsilon
 from hubbub_decoder.errors import OutputError
 from hubbub_decoder.results.decoding import Decoding
-from hubbub_decoder.results_store.schema import open_database, store_error
+from hubbub_decoder.results_store.schema import open_copy, open_database, store_error
 
 
 class PeriodKey(NamedTuple):
@@ -162,10 +162,10 @@ class ResultsStore:
     Raises OutputError if the file cannot be read or written, is damaged, or is of another program or a later release.
     """
 
-    def __init__(self, path: Path | None) -> None:
-        """Open the file, and make it if there is none; path : None for one in memory."""
+    def __init__(self, path: Path | None, *, copy: bool = False) -> None:
+        """Open the file, and make it if there is none; path : None for one in memory      copy : of the file in memory, and write nothing."""
         self._path = path
-        self._connection = open_database(path)
+        self._connection = open_copy(path) if copy and path is not None else open_database(path)
         self._definition = lru_cache(maxsize=None)(_parse_definition)
 
     def __enter__(self) -> Self:

@@ -1,12 +1,14 @@
 """Random histories of `hubbub publish`: what was published stays, byte for byte, until --withhold or --withdraw names it, or the run fails.
 
-A history is a sequence of nights. Before each night, summaries and candidates come, change, are damaged or vanish, and the options differ. A
-model of a few lines says after each night which pages there are.
+A history is a sequence of nights. Before each night, summaries and candidates come, change, are damaged or vanish, and the options differ.
+Some nights are killed at one of their writes, and run again. A model of a few lines says after each night which pages there are; their figures
+are those of `decode` for closed counts, and `--check` has said what would change.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sqlite3
 from collections.abc import Mapping, Sequence
@@ -22,6 +24,7 @@ from click.testing import CliRunner
 from hubbub import Metric, UnaryResponse
 from hubbub.cli import main
 from hubbub.metrics.group import Group
+from hubbub.privacy import epsilon
 from hubbub.summary import BitCounts, Summary, read_collected, summary_to_bytes
 from hubbub_decoder import decode, simulate
 from hubbub_decoder.batch_decoding import run as batch_run
@@ -29,6 +32,7 @@ from hubbub_decoder.batch_decoding import tasks
 from hubbub_decoder.batch_decoding.tasks import folder_of
 from hubbub_decoder.publishing.names import page_name
 from hubbub_decoder.results_store.store import PeriodKey
+from tests.decoder.publishing.interruptions import kill_before_write
 from tests.decoder.publishing.test_publish import DARK, DAYS, PAGE, files
 
 ARM = Metric.boolean("arm", UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.25), group=Group("arm", ("a", "other")))
@@ -36,6 +40,7 @@ SERIES: Mapping[str, Metric] = {
     "page": PAGE, "dark": DARK, "arm-a": ARM.in_group("a"), "arm-other": ARM.in_group("other"), "arm": ARM
 }  # fmt: skip
 """Metrics of the summaries; "arm" is the sum of the arms."""
+CHANGED = Metric.boolean("dark", UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.5))
 REPORTS, SMALL, OPEN = 3_000, 500, 1_700
 OPTIONS = [*(name for name in ("page", "dark", "arm")), *(f"{name}/{day}" for name in ("page", "dark", "arm") for day in DAYS)]  # fmt: skip
 
@@ -44,20 +49,19 @@ OPTIONS = [*(name for name in ("page", "dark", "arm")), *(f"{name}/{day}" for na
 def content(series: str, day: str, version: int) -> bytes:
     """A summary; version 2 has few reports, version 3 is of a changed definition, version 4 is cut off, and version 5 is of an open period."""
     if series == "arm":
-        return summary_to_bytes(arms(day, version)[0] + arms(day, version)[1])[: -9 if version == 4 else None]
+        return summary_to_bytes(sum_of_arms(day, version))[: -9 if version == 4 else None]
     data = summary_to_bytes(simulated(series, day, version))
     return data[:-9] if version == 4 else data
 
 
-def arms(day: str, version: int) -> list[BitCounts]:
-    return [simulated(series, day, 0 if version == 3 else version) for series in ("arm-a", "arm-other")]
+def sum_of_arms(day: str, version: int) -> BitCounts:
+    first, other = (simulated(series, day, 0 if version == 3 else version) for series in ("arm-a", "arm-other"))
+    return first + other
 
 
 @cache
 def simulated(series: str, day: str, version: int) -> BitCounts:
-    metric = (
-        Metric.boolean("dark", UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.5)) if version == 3 else SERIES[series]
-    )
+    metric = CHANGED if version == 3 else SERIES[series]
     people = {2: SMALL, 5: OPEN}.get(version, REPORTS)
     values = {"a": people // 2} if metric.name == "page" else {"true": people // 2}
     rng = np.random.default_rng([version, DAYS.index(day), [*SERIES].index(series)])
@@ -179,7 +183,52 @@ def has_inputs(night: Night, page: str) -> bool:
     )
 
 
-@pytest.mark.parametrize("number", range(6))
+def checked(place: Path, arguments: Sequence[str]) -> dict[str, str]:
+    """Kind of change of each page that `--check` names; it changes no file."""
+    before = {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in place.rglob("*") if path.is_file()}
+    done = CliRunner().invoke(main, [*arguments, "--check"])
+    assert {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in place.rglob("*") if path.is_file()} == before
+    if done.stderr.startswith("Error"):
+        return {}
+    return {each["name"]: each["kind"] for each in json.loads(done.stdout)["changes"]}
+
+
+def assert_foreseen(
+    foreseen: Mapping[str, str], before: Mapping[str, Any], after: Mapping[str, Any], failed: set[str]
+) -> None:
+    """What `--check` said, less what could not be decoded."""
+    for kind, wanted in (("appears", after.keys() - before.keys()), ("disappears", before.keys() - after.keys())):
+        assert {name for name, each in foreseen.items() if each == kind} - failed == wanted - failed
+    changed = {name for name in before.keys() & after.keys() if before[name] != after[name]}
+    assert changed <= {name for name, each in foreseen.items() if each == "changes"}
+
+
+def killed_at(write: int, place: Path, arguments: Sequence[str]) -> None:
+    """Run in a child that is killed before a write, unless it has fewer."""
+    if not (child := os.fork()):
+        kill_before_write(write, place)
+        CliRunner().invoke(main, arguments)
+        os._exit(0)
+    os.waitpid(child, 0)
+
+
+def assert_is_of_closed_counts(entry: Mapping[str, Any], name: str, night: Night) -> None:
+    """The figures of a page that is new tonight are those of `decode` for the closed counts of tonight's summary."""
+    (counts,) = [
+        found
+        for (series, day), version in night.summaries.items()
+        if day == entry["period"] and version != 4
+        for found in [sum_of_arms(day, version) if series == "arm" else simulated(series, day, version)]
+        if name == f"{folder_of(found.metric)}/{day}"
+    ]
+    assert counts.closed
+    decoding = decode_once(counts, ["a", "b"] if counts.metric.name == "page" else None)
+    assert entry["num_reports"] == counts.num_reports
+    assert [each["share"] for each in entry["estimates"]] == [each.share for each in decoding]
+
+
+@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")  # of Python 3.12 and later, with threads
+@pytest.mark.parametrize("number", [*range(6), *(pytest.param(more, marks=pytest.mark.slow) for more in range(6, 40))])
 def test_what_was_published_stays_or_the_run_fails(
     number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unseen_seed: int
 ) -> None:
@@ -188,8 +237,11 @@ def test_what_was_published_stays_or_the_run_fails(
     monkeypatch.setattr(batch_run, "decode", decode_once)
     batch_run._candidates.cache_clear()
     site, published, withdrawn, nights = tmp_path / "site", dict[str, Any](), list[str](), random_nights(rng)
+    last = dict[str, Any]()
     for night in nights:
         arguments = prepare(tmp_path, night)
+        monkeypatch.setattr(tasks, "read_collected", read_collected)
+        foreseen = checked(tmp_path, arguments)
 
         def read(path: Path, gone: str = night.vanishing) -> Any:
             found = read_collected(path)
@@ -199,6 +251,8 @@ def test_what_was_published_stays_or_the_run_fails(
 
         monkeypatch.setattr(tasks, "read_collected", read)
         batch_run._candidates.cache_clear()
+        if rng.random() < 0.3:
+            killed_at(int(rng.integers(1, 150)), tmp_path, arguments)
         done = CliRunner().invoke(main, arguments)
         assert done.exit_code in (0, 1, 3), done.output
         assert "Traceback" not in done.stderr
@@ -224,6 +278,16 @@ def test_what_was_published_stays_or_the_run_fails(
         assert not any(named(name, [*night.withhold, *withdrawn]) for name in shown)
         for name in shown.keys() - published.keys():
             assert results[name]["status"] == "published"
+        for name, (_, entry) in shown.items():
+            if name not in published or entry != published[name][1]:
+                assert_is_of_closed_counts(entry, name, night)
+            most_epsilon = epsilon(
+                next(metric for metric in (CHANGED, *SERIES.values()) if name.startswith(folder_of(metric)))
+            )
+            assert entry["composed_epsilon"] >= entry["central_epsilon"]
+            assert entry["releases"] == 1 or entry["composed_epsilon"] == most_epsilon
+        assert_foreseen(foreseen, last, shown, {name for name, each in results.items() if each["status"] == "failed"})
+        last = shown
         statuses = {each["status"] for each in results.values()}
         assert done.exit_code == (1 if "failed" in statuses else 3 if "waiting" in statuses else 0)
         if done.exit_code != 1:

@@ -6,7 +6,6 @@ import contextlib
 import os
 import shutil
 import sqlite3
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from hubbub_decoder.errors import OutputError
 from hubbub_decoder.publishing.plan import PeriodStatus
 from hubbub_decoder.results_store import store as results_store
 from hubbub_decoder.results_store.schema import open_database
+from tests.decoder.publishing.interruptions import call_before_writes
 from tests.decoder.publishing.test_histories import decode_once
 from tests.decoder.publishing.test_publish import DAYS, PAGE, document, files, place, run, write_day  # noqa: F401  (a fixture)
 
@@ -27,21 +27,11 @@ pytestmark = [
     pytest.mark.usefixtures("place"),
     pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning"),  # of Python 3.12 and later, with threads
 ]
-WRITES = {"os.rename", "os.link", "os.remove", "os.symlink", "os.mkdir", "os.rmdir"}
 
 
 @pytest.fixture(autouse=True)
 def decoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batch_run, "decode", decode_once)
-
-
-def is_write(event: str, arguments: tuple[Any, ...], below: str) -> bool:
-    """Whether an audit event changes something below a directory."""
-    if event == "open":
-        _, mode, flags = arguments
-        changes = "w" in mode if isinstance(mode, str) else bool(flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT))
-        return changes and str(arguments[0]).startswith(below)
-    return event in WRITES and any(str(each).startswith(below) for each in arguments)
 
 
 def interrupted(place: Path, at: int, end: Callable[[], None], **terms: Any) -> tuple[int, int]:  # noqa: F811
@@ -64,19 +54,9 @@ def interrupted(place: Path, at: int, end: Callable[[], None], **terms: Any) -> 
         if count == at:
             end()
 
-    def audit(event: str, arguments: tuple[Any, ...]) -> None:
-        if is_write(event, arguments, str(place)):
-            step()
-
-    def opened(path: Path | None) -> sqlite3.Connection:
-        connection = open_database(path)
-        connection.set_trace_callback(lambda _: step())
-        return connection
-
     code = 1
-    with pytest.MonkeyPatch.context() as patched, contextlib.suppress(OutputError):
-        patched.setattr(results_store, "open_database", opened)
-        sys.addaudithook(audit)
+    call_before_writes(step, place)
+    with contextlib.suppress(OutputError):
         run(place, **terms)
         code = 0
     os._exit(code)

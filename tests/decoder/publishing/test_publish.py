@@ -5,11 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import re
 import shutil
 import sqlite3
 import stat
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,15 +24,19 @@ from hubbub import Metric, Params, UnaryResponse
 from hubbub.cli import main
 from hubbub.privacy import epsilon
 from hubbub.privacy.central import release_epsilon
-from hubbub.summary import BitCounts, read_summary, write_summary
+from hubbub.summary import BitCounts, read_collected, read_summary, write_summary
 from hubbub_decoder import decode, simulate
 from hubbub_decoder.batch_decoding import run as batch_run
+from hubbub_decoder.batch_decoding import tasks
 from hubbub_decoder.batch_decoding.tasks import counts_hash
 from hubbub_decoder.errors import OutputError
 from hubbub_decoder.options import Options
 from hubbub_decoder.publishing import site as publishing
 from hubbub_decoder.publishing.plan import PeriodResult, PeriodStatus, Terms
 from hubbub_decoder.publishing.site import Inputs, publish
+from hubbub_decoder.results_store import store as results_store
+from hubbub_decoder.results_store.schema import open_database
+from hubbub_decoder.results_store.store import ResultsStore
 from tests.support.report_pages import visible_page_text
 
 PARAMS = Params(num_bits=32, num_hashes=2, num_cohorts=8, prob_p=0.25, prob_q=0.75, prob_f=0.0)
@@ -286,6 +291,136 @@ def test_the_site_is_private_where_it_must_be_and_keeps_two_versions(place: Path
     manifests = {path.stem for path in (place / "site.files" / "private").glob("*.json")}
     assert len(versions) == 2
     assert versions == manifests
+
+
+@pytest.fixture
+def planned(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """Grows with each plan that a run makes."""
+    plans: list[object] = []
+
+    def found(*arguments: Any, **options: Any) -> Any:
+        plans.append(None)
+        return tasks.find_tasks(*arguments, **options)
+
+    monkeypatch.setattr(publishing, "find_tasks", found)
+    return plans
+
+
+def test_an_unchanged_night_is_a_query(place: Path, planned: list[object], monkeypatch: pytest.MonkeyPatch) -> None:
+    """It makes no plan, and as many statements for 2 periods of a metric as for 12; the only file that it opens is the lock."""
+    counts = []
+    for days in ((), (f"2026-02-{day:02}" for day in range(1, 11))):
+        for seed, day in enumerate(days):
+            write_day(place, day, DARK, seed=seed)
+        results, before = run(place), len(planned)
+        statements: list[str] = []
+
+        def opened(path: Path | None, found: list[str] = statements) -> sqlite3.Connection:
+            connection = open_database(path)
+            connection.set_trace_callback(found.append)
+            return connection
+
+        with monkeypatch.context() as patched:
+            patched.setattr(results_store, "open_database", opened)
+            patched.setattr(os, "open", lambda path, *_: pytest.fail(f"{path} is read"))
+            assert run(place) == results
+        assert len(planned) == before
+        counts.append(len(statements))
+    assert counts[0] == counts[1]
+
+
+CHANGES: dict[str, Callable[[Path], object]] = {
+    "a new summary": lambda place: write_day(place, "2026-03-01", DARK),
+    "other counts": lambda place: write_day(place, DAYS[0], DARK, seed=9),
+    "the same counts": lambda place: write_day(place, DAYS[0], DARK),
+    "a summary less": lambda place: (place / "summaries" / f"dark-{DAYS[0]}.parquet").unlink(),
+    "other candidates": lambda place: (place / "candidates" / "page.txt").write_text("a\n"),
+    "candidates less": lambda place: (place / "candidates" / "page.txt").unlink(),
+    "a time": lambda place: os.utime(place / "summaries" / f"dark-{DAYS[0]}.parquet", (1, 1)),
+    "the version deleted": lambda place: shutil.rmtree((place / "site").resolve()),
+    "another link": lambda place: (place / "site").unlink(),
+    "the store": lambda place: ResultsStore(place / "site.files" / "private" / "results.sqlite").withdraw(["x"], []),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_night_with_a_change_is_planned(place: Path, planned: list[object], change: str) -> None:
+    run(place)
+    CHANGES[change](place)
+    run(place)
+    assert len(planned) == 2
+
+
+def test_other_options_and_another_release_are_planned(
+    place: Path, planned: list[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(place)
+    run(place, min_reports=999)
+    run(place, withheld={"dark"})
+    monkeypatch.setattr(publishing, "releases", lambda: ("hubbub of another release",))
+    run(place, withheld={"dark"})
+    assert len(planned) == 4
+    (place / "summaries" / "damaged.parquet").write_bytes(b"x")
+    for _ in range(2):  # a failure is tried again
+        assert "failed" in statuses(run(place)).values()
+    assert len(planned) == 6
+
+
+def test_only_what_changed_is_read_decoded_and_written(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(place)
+    inodes = {
+        path.relative_to((place / "site").resolve()): path.stat().st_ino
+        for path in (place / "site").resolve().rglob("*.*")
+    }
+    write_day(place, "2026-03-01", DARK)
+    read: list[str] = []
+
+    def recorded(path: Path) -> Any:
+        read.append(path.name)
+        return read_collected(path)
+
+    monkeypatch.setattr(tasks, "read_collected", recorded)
+    run(place)
+    assert set(read) == {"dark-2026-03-01.parquet"}
+    written = {
+        path.relative_to((place / "site").resolve()).as_posix()
+        for path in (place / "site").resolve().rglob("*.*")
+        if inodes.get(path.relative_to((place / "site").resolve())) != path.stat().st_ino
+    }
+    folder = f"dark@{DARK.digest[:8]}"
+    assert written == {
+        "index.html", "feed.xml", "v1/index.json", "v1/dark.json", "v1/dark.csv", f"{folder}/index.html", f"{folder}/2026-03-01.html"
+    }  # fmt: skip
+
+
+def test_a_preview_says_what_changes_and_why(place: Path) -> None:
+    arguments = ["publish", str(place / "summaries"), "--candidates", str(place / "candidates"), "--out-dir", str(place / "site"), "--check"]  # fmt: skip
+    page, dark = f"page@{PAGE.digest[:8]}", f"dark@{DARK.digest[:8]}"
+    done = CliRunner().invoke(main, arguments)
+    assert done.exit_code == 0
+    assert done.stdout == (
+        f"appears: {dark}/{DAYS[0]}: its 3,500 reports are complete\n"
+        f"appears: {page}/{DAYS[0]}: its 3,000 reports are complete\n"
+        f"appears: {page}/{DAYS[1]}: its 3,000 reports are complete\n"
+        f"3 published after 3 changes of {place / 'site'}\n"
+    )
+    assert sorted(path.name for path in place.iterdir()) == ["candidates", "summaries"]
+    run(place)
+    assert CliRunner().invoke(main, arguments).stdout.startswith("3 published after 0 changes of")
+    write_day(place, DAYS[0], seed=9)
+    (place / "candidates" / "page.txt").write_text("a\n")
+    write_day(place, "2026-03-04", closed=False)
+    done = CliRunner().invoke(main, [*arguments, "--replace", f"page/{DAYS[0]}", "--withdraw", "dark"])
+    assert done.exit_code == 3
+    assert done.stdout.splitlines()[:-1] == [
+        f"disappears: {dark}/{DAYS[0]}: --withdraw named it, which is for good",
+        f"changes: {page}/{DAYS[0]}: --replace accepts its changed counts",
+        f"changes: {page}/{DAYS[1]}: its candidates, the options, the bytes of its summary or the release of hubbub changed",
+    ]
+    assert f"waiting: {page}/2026-03-04" in done.stderr
+    found = json.loads(CliRunner().invoke(main, [*arguments, "--json"]).stdout)
+    assert {each["kind"] for each in found["changes"]} == {"changes"}
+    assert [each["status"] for each in found["periods"]] == ["published", "failed", "published", "waiting"]
 
 
 def test_only_its_own_site_is_replaced_and_by_one_process(place: Path) -> None:
