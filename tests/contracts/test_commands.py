@@ -39,6 +39,7 @@ MEANINGS = {
     "periods": "Number of periods ",
     "plot": "Also draw ",
     "port": "Port to listen on; 0 takes a free one.",
+    "prometheus-textfile": "Write the figures of this run to this file, ",
     "reports": "Number of reports",
     "seed": "Seed for a reproducible result: ",
     "timeout": "Longest duration of one ",

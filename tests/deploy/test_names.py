@@ -26,6 +26,8 @@ from hubbub_aggregator.cli.serve import command as serve
 from hubbub_aggregator.monitoring.jobs import JOBS
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.sql_store import SqlStore
+from hubbub_decoder.publishing.plan import PeriodStatus
+from hubbub_decoder.publishing.textfile import write_textfile
 from tests.support.paths import DEPLOY, DOCS, REPOSITORY
 
 if TYPE_CHECKING:
@@ -278,7 +280,7 @@ def exposed(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> dict[str, set[str]]:
-    """Labels of each sample of an aggregator's /metrics and of `hubbub fold --prometheus-textfile`, by name."""
+    """Labels of each sample of an aggregator's /metrics and of `--prometheus-textfile` of other commands, by name."""
     aggregator = start(sqlite_store, free=lambda: 1 << 40)
     metric = aggregator.definitions["homepage"]
     monkeypatch.setattr(sqlite_store, "implausible_periods", lambda: {(metric.digest, "ones"): 1})
@@ -286,7 +288,9 @@ def exposed(
     aggregator.get("/nothing")
     labels: dict[str, set[str]] = {"up": set()}
     write_fold_textfile(tmp_path / "fold.prom", [], ended=0, seconds=0)
-    text = aggregator.get("/metrics").body.decode() + (tmp_path / "fold.prom").read_text()
+    write_textfile(tmp_path / "publish.prom", [], ended=0)
+    texts = [(tmp_path / name).read_text() for name in ("fold.prom", "publish.prom")]
+    text = "".join([aggregator.get("/metrics").body.decode(), *texts])
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
             labels.setdefault(sample.name, set()).update(
@@ -309,7 +313,12 @@ def test_metrics_and_labels_of_queries_exist(exposed: dict[str, set[str]]) -> No
 
 def test_values_of_labels_exist() -> None:
     results = {"stored", "duplicate", *(problem.slug for problem in ProblemType)}
-    values = {"result": results, "exported_job": set(JOBS), "job": {"hubbub"}, "status": {"folded", "failed"}}
+    values = {
+        "result": results,
+        "exported_job": set(JOBS),
+        "job": {"hubbub"},
+        "status": {"folded", "failed", *PeriodStatus},
+    }
     found = [selector for query in queries() for selector in selectors(promql_parser.parse(query))]
     found += [
         selector

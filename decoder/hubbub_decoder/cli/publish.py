@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,6 +63,11 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Print what would appear, change and disappear, with the reasons, and write nothing.",
 )
+@click.option(
+    "--prometheus-textfile",
+    type=PATH,
+    help="Write the figures of this run to this file, for the textfile collector of the node exporter.",
+)
 @interval_options
 @fdr_option("candidates")
 @jobs_option("number of processors")
@@ -75,6 +81,7 @@ def command(
     withdraw: tuple[str, ...],
     replace: tuple[str, ...],
     is_check: bool,
+    prometheus_textfile: Path | None,
     confidence: float,
     target: Target,
     fdr: float,
@@ -104,7 +111,10 @@ def command(
     from hubbub_decoder.options import Options
     from hubbub_decoder.publishing.plan import Terms
     from hubbub_decoder.publishing.site import Inputs, preview, publish
+    from hubbub_decoder.publishing.textfile import write_textfile
 
+    if is_check and prometheus_textfile is not None:
+        raise click.UsageError("--check writes nothing. Leave out --prometheus-textfile.")
     inputs = Inputs(directory, candidates_path, Options(confidence, fdr, target))
     terms = Terms(min_reports, frozenset(withhold), frozenset(withdraw), frozenset(replace))
     if is_check:
@@ -112,6 +122,8 @@ def command(
     else:
         results = publish(inputs, site, terms, processes=jobs or os.cpu_count() or 1, show=_progress)
         changes = None
+    if prometheus_textfile is not None:
+        write_textfile(prometheus_textfile, results, ended=time.time())
     _finish(results, changes, site, as_json=as_json)
 
 
