@@ -77,7 +77,7 @@ class Published:
     releases : all of each period, at least one
     every    : also those that were withdrawn
     withdrawn : names
-    inputs   : `Result.inputs_hash`
+    inputs   : `StoredResult.inputs_hash`
     """
 
     metrics: Mapping[tuple[str, str], Metric]

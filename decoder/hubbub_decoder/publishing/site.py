@@ -44,7 +44,7 @@ from hubbub_decoder.publishing.plan import (
     plan_releases,
 )
 from hubbub_decoder.publishing.summary_index import SummaryIndex
-from hubbub_decoder.results_store.store import FileStamp, PeriodKey, Release, Result, ResultsStore, Run, text_hash
+from hubbub_decoder.results_store.store import FileStamp, PeriodKey, Release, ResultsStore, Run, StoredResult, text_hash
 
 _PRIVATE, _STORE, _UNFINISHED = "private", "results.sqlite", "unfinished"
 _NAME_DIGITS = 16
@@ -62,15 +62,17 @@ class Inputs:
     candidates: Path | None
     options: Options
 
-    def stamp(self, terms: Terms) -> str:
+    def stamp(self, terms: Terms) -> str | None:
         """SHA-256 of all that a run depends on beside the store, with the stamps of the files in place of their contents.
 
-        A file that is written anew with the same size, times and inode is taken for the same, as by `make` and Git.
+        A file that is written anew with the same size, times and inode is taken for the same, as by `make` and Git. None: the directory of
+        the candidates cannot be listed, so a change of them would not be seen.
         """
-        entries = [
-            (str(each.path), each.reason) if isinstance(each, OddEntry) else (str(each.absolute()), FileStamp.of(each))
-            for each in [*files_below(self.directory, ".parquet"), *self._candidate_files()]
-        ]
+        try:
+            candidates = list(self._candidate_files())
+        except OSError:
+            return None
+        entries = [_entry(each) for each in [*files_below(self.directory, ".parquet"), *candidates]]
         names = [sorted(each) for each in (terms.withheld, terms.withdrawn, terms.replaced)]
         fields = [releases(), asdict(self.options), terms.min_reports, names, str(self.candidates), entries]
         return text_hash(json.dumps(fields))
@@ -82,6 +84,16 @@ class Inputs:
             yield self.candidates
             return
         yield from sorted(path for path in self.candidates.iterdir() if path.suffix in CANDIDATE_SUFFIXES)
+
+
+def _entry(entry: Path | OddEntry) -> tuple[str, FileStamp | str]:
+    """Path of a file with its stamp, or with the reason why it cannot be read."""
+    if isinstance(entry, OddEntry):
+        return str(entry.path), entry.reason
+    try:
+        return str(entry.absolute()), FileStamp.of(entry)
+    except OSError as problem:
+        return str(entry.absolute()), str(problem.strerror)
 
 
 Show = Callable[[Iterator[tuple[Outcome, str]], int], Iterable[tuple[Outcome, str]]]
@@ -100,7 +112,7 @@ def publish(
     Raises SummaryError if there is nothing to publish, and for a name in `terms` of which nothing is known.
     """
     with _files_of(site) as files, ResultsStore(files / _PRIVATE / _STORE) as store:
-        stamp = _stamp(inputs, terms)
+        stamp = inputs.stamp(terms)
         last = store.last_run()
         if last is not None and last.inputs_hash == stamp and _is_shown(last.site_version, files, site):
             return [PeriodResult(name, PeriodStatus(status), reason) for name, status, reason in last.periods]
@@ -112,7 +124,7 @@ def publish(
         published = Published.of(store)
         version = _show(site_files(store, published, terms.withheld), files, site)
         found = sorted(results.values(), key=lambda each: each.name)
-        if not any(each.status is PeriodStatus.FAILED for each in found):
+        if stamp is not None and not any(each.status is PeriodStatus.FAILED for each in found):
             store.remember_run(Run(stamp, version, tuple((each.name, each.status, each.reason) for each in found)))
     return found
 
@@ -133,14 +145,6 @@ def preview(inputs: Inputs, site: Path, terms: Terms) -> tuple[list[PeriodResult
     published = {each.period.name: PeriodResult(each.period.name, PeriodStatus.PUBLISHED) for each in plan.releases}
     results = sorted((published | {**plan.results}).values(), key=lambda each: each.name)
     return results, changes(plan, before, terms, shown, outdated)
-
-
-def _stamp(inputs: Inputs, terms: Terms) -> str:
-    """Stamp of the inputs; "" if a file cannot be looked at, which is then the same as no earlier run."""
-    try:
-        return inputs.stamp(terms)
-    except OSError:
-        return ""
 
 
 def _plan(inputs: Inputs, store: ResultsStore, terms: Terms) -> tuple[Plan, SummaryIndex]:
@@ -211,11 +215,11 @@ def _record_group(
 
 def _results(
     recorded: Sequence[tuple[PlannedRelease, str]], before: Sequence[Release], *, replaced: bool
-) -> Iterator[tuple[Result | None, Release | None]]:
+) -> Iterator[tuple[StoredResult | None, Release | None]]:
     """Yield what is new of each period: its result, and its release if a reader is shown something else than before."""
     for each, document in recorded:
         period, own = each.period, [release for release in before if release.key == each.period.key]
-        result = Result(period.key, period.counts, each.inputs_hash, document) if document else None
+        result = StoredResult(period.key, period.counts, each.inputs_hash, document) if document else None
         result_hash = own[-1].result_hash if result is None else result.result_hash
         if own and own[-1].shows(period.counts, each.smallest_cohort, result_hash):
             yield result, None

@@ -12,6 +12,9 @@ from hubbub_decoder.errors import OutputError
 APPLICATION_ID = int.from_bytes(b"hbrs")
 """`PRAGMA application_id` of a file of results."""
 
+_BUSY_SECONDS = 30
+"""Time to wait for another program that reads the file."""
+
 _VERSION_1 = """
 CREATE TABLE definitions (
     digest TEXT NOT NULL,
@@ -171,7 +174,7 @@ def open_copy(path: Path) -> sqlite3.Connection:
 
 
 def _connect(place: str | Path) -> sqlite3.Connection:
-    return sqlite3.connect(place, timeout=0, isolation_level=None)
+    return sqlite3.connect(place, timeout=_BUSY_SECONDS, isolation_level=None)
 
 
 def _prepared(connection: sqlite3.Connection, path: Path | None, migrations: Sequence[Migration]) -> sqlite3.Connection:

@@ -119,7 +119,7 @@ class Release:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class StoredResult:
     """A decoding with what it was made from.
 
     inputs_hash : SHA-256 of all that it depends on: file, candidates, options and releases of hubbub and its libraries
@@ -241,7 +241,7 @@ class ResultsStore:
         return frozenset(name for (name,) in self._select("SELECT name FROM withdrawals"))
 
     def inputs_hashes(self) -> dict[PeriodKey, str]:
-        """`Result.inputs_hash` of each result."""
+        """`StoredResult.inputs_hash` of each result."""
         rows = self._select("SELECT digest, group_value, period, inputs_hash FROM results")
         return {PeriodKey(digest, value, period): inputs for digest, value, period, inputs in rows}
 
@@ -255,7 +255,7 @@ class ResultsStore:
             "Restore the file from a backup"
         )
 
-    def record(self, results: Iterable[tuple[Result | None, Release | None]]) -> None:
+    def record(self, results: Iterable[tuple[StoredResult | None, Release | None]]) -> None:
         """Write results with their releases, all or nothing; None: the store has this result, and its last release showed the same."""
         new = [each for each in results if each != (None, None)]
         if not new:
@@ -292,7 +292,7 @@ class ResultsStore:
 
     # Statements
 
-    def _write_result(self, result: Result) -> None:
+    def _write_result(self, result: StoredResult) -> None:
         decoding = Decoding.from_dict(json.loads(result.document))
         key = self._add_definition(decoding.metric, result.key.period)
         if key != result.key:

@@ -336,6 +336,7 @@ CHANGES: dict[str, Callable[[Path], object]] = {
     "a summary less": lambda place: (place / "summaries" / f"dark-{DAYS[0]}.parquet").unlink(),
     "other candidates": lambda place: (place / "candidates" / "page.txt").write_text("a\n"),
     "candidates less": lambda place: (place / "candidates" / "page.txt").unlink(),
+    "a link to nothing": lambda place: (place / "candidates" / "other.txt").symlink_to("nothing"),
     "a time": lambda place: os.utime(place / "summaries" / f"dark-{DAYS[0]}.parquet", (1, 1)),
     "the version deleted": lambda place: shutil.rmtree((place / "site").resolve()),
     "another link": lambda place: (place / "site").unlink(),
@@ -364,6 +365,20 @@ def test_other_options_and_another_release_are_planned(
     for _ in range(2):  # a failure is tried again
         assert "failed" in statuses(run(place)).values()
     assert len(planned) == 6
+
+
+def test_a_directory_that_cannot_be_listed_is_no_unchanged_one(
+    place: Path, planned: list[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its files can be read by their names, so they may have changed."""
+
+    def denied(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Inputs, "_candidate_files", denied)
+    for number in (1, 2):
+        assert set(statuses(run(place)).values()) == {"published"}
+        assert len(planned) == number
 
 
 def test_only_what_changed_is_read_decoded_and_written(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,21 +18,30 @@ from hubbub_decoder import Decoding, decode, simulate
 from hubbub_decoder.errors import OutputError
 from hubbub_decoder.results_store import schema
 from hubbub_decoder.results_store.schema import MIGRATIONS, open_database
-from hubbub_decoder.results_store.store import FileStamp, PeriodKey, Release, Result, ResultsStore, Run, SummaryFile
+from hubbub_decoder.results_store.store import (
+    FileStamp,
+    PeriodKey,
+    Release,
+    ResultsStore,
+    Run,
+    StoredResult,
+    SummaryFile,
+)
 from tests.support.every_kind import METRICS
 from tests.support.every_result import DAYS, candidates_of, summary_of
+from tests.support.paths import DOCS
 
 DARK = Metric.boolean("dark", UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.5), group=Group("arm", ("a", "other")))
 DAY = "2026-03-02"
 
 
-def result(metric: Metric = DARK, seed: int = 1, day: str = DAY) -> Result:
+def result(metric: Metric = DARK, seed: int = 1, day: str = DAY) -> StoredResult:
     counts = simulate(metric, {"true": 300}, np.random.default_rng(seed), no_value=100, periods=[day])
     document = json.dumps(decode(counts).to_dict(), allow_nan=False)
-    return Result(PeriodKey.of(metric, day), f"counts {seed}", f"inputs {seed}", document)
+    return StoredResult(PeriodKey.of(metric, day), f"counts {seed}", f"inputs {seed}", document)
 
 
-def release(of: Result) -> Release:
+def release(of: StoredResult) -> Release:
     return Release(of.key, of.counts_hash, of.result_hash, 400, 400, 0.25, 0.5)
 
 
@@ -99,7 +110,7 @@ def test_columns_of_every_kind_are_those_of_the_decoding() -> None:
             except ValueError:  # of another command
                 continue
             document = json.dumps(decoding.to_dict(), allow_nan=False)
-            store.record([(Result(PeriodKey.of(metric, DAYS[0]), "counts", "inputs", document), None)])
+            store.record([(StoredResult(PeriodKey.of(metric, DAYS[0]), "counts", "inputs", document), None)])
             wanted |= {
                 (metric.name, e.candidate, *map(none, (e.share, e.low, e.high, e.q_value)), e.detected)
                 for e in decoding
@@ -179,10 +190,41 @@ def test_an_older_file_is_migrated(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert schema.MIGRATIONS is MIGRATIONS
 
 
+def test_documented_queries_show_every_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each kind has a row in the shares or the means, and each release is counted."""
+    page = (DOCS / "reference" / "results-schema.md").read_text(encoding="utf-8")
+    *queries, releases = re.findall(r"```sql\n(.*?)```", page, re.DOTALL)
+    private = tmp_path / "site.files" / "private"
+    private.mkdir(parents=True)
+    names, num_shares = set(), 0
+    with ResultsStore(private / "results.sqlite") as store:
+        for metric in METRICS:
+            try:
+                decoding = decode(summary_of(metric, DAYS[0]), candidates_of(metric))
+            except ValueError:  # of another command
+                continue
+            document = json.dumps(decoding.to_dict(), allow_nan=False)
+            each = StoredResult(PeriodKey.of(metric, DAYS[0]), "counts", "inputs", document)
+            store.record([(each, release(each))])
+            names.add(metric.name)
+            num_shares += len(decoding)
+    connection = sqlite3.connect(private / "results.sqlite")
+    for name in names:
+        rows = [
+            connection.execute(re.sub("metric = '\\w+'", f"metric = '{name}'", query)).fetchall() for query in queries
+        ]
+        assert any(rows), name
+        assert all(None not in row for found in rows for row in found)
+    assert {(row[0], row[4], row[5]) for row in connection.execute(releases)} == {(name, 1, 0.5) for name in names}
+    (program,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    variables: dict[str, Any] = {}
+    monkeypatch.chdir(tmp_path)
+    exec(program, variables)  # noqa: S102  (of our page)
+    assert len(variables["shares"]) == num_shares > len(names)
+
+
 def test_documented_schema_is_that_of_the_code() -> None:
     """Each table, view and column is on the page, and the page names no other."""
-    from tests.support.paths import DOCS
-
     page = (DOCS / "reference" / "results-schema.md").read_text(encoding="utf-8")
     sections = dict(part.partition("\n")[::2] for part in page.split("\n## ")[1:])
     documented = {
