@@ -257,7 +257,7 @@ class ResultsStore:
 
     def record(self, results: Iterable[tuple[StoredResult | None, Release | None]]) -> None:
         """Write results with their releases, all or nothing; None: the store has this result, and its last release showed the same."""
-        new = [each for each in results if each != (None, None)]
+        new = [written for written in results if written != (None, None)]
         if not new:
             return
         with self._transaction():
@@ -312,7 +312,7 @@ class ResultsStore:
                 decoding.target,
                 epsilon(decoding.metric),
                 *numbers,
-                json.dumps([str(each) for each in decoding.warnings]),
+                json.dumps([str(finding) for finding in decoding.warnings]),
                 result.document,
             ),
         )
@@ -322,11 +322,11 @@ class ResultsStore:
                 (
                     *key,
                     position,
-                    " | ".join(each.group),
-                    *map(_number, (each.share, each.low, each.high, each.p_value, each.q_value)),
-                    each.detected,
+                    " | ".join(estimate.group),
+                    *map(_number, (estimate.share, estimate.low, estimate.high, estimate.p_value, estimate.q_value)),
+                    estimate.detected,
                 )
-                for position, each in enumerate(decoding)
+                for position, estimate in enumerate(decoding)
             ],
         )
 

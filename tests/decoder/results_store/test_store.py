@@ -55,7 +55,7 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
         store.remember_run(Run("inputs", "version", (("dark", "published", ""),)))
     with ResultsStore(tmp_path / "r.sqlite") as store:
         assert store.last_run() == Run("inputs", "version", (("dark", "published", ""),))
-        assert store.releases() == {each.key: (release(each),) for each in (whole, value)}
+        assert store.releases() == {stored.key: (release(stored),) for stored in (whole, value)}
         assert store.inputs_hashes() == {whole.key: "inputs 1", value.key: "inputs 2"}
         assert store.document(value.key, value.result_hash) == value.document
         assert {metric.digest for metric in store.metrics().values()} == {DARK.digest, DARK.in_group("a").digest}
@@ -90,11 +90,19 @@ def test_a_result_and_its_release_are_written_together(tmp_path: Path) -> None:
         assert store.releases() == {first.key: (release(first),)}
 
 
-@pytest.mark.parametrize("statement", ["DELETE FROM releases", "UPDATE releases SET epsilon = 0", "DELETE FROM withdrawals", "UPDATE withdrawals SET name = ''"])  # fmt: skip
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM releases",
+        "UPDATE releases SET epsilon = 0",
+        "DELETE FROM withdrawals",
+        "UPDATE withdrawals SET name = ''",
+    ],
+)
 def test_releases_and_withdrawals_are_only_added(tmp_path: Path, statement: str) -> None:
-    each = result()
+    stored = result()
     with ResultsStore(tmp_path / "r.sqlite") as store:
-        store.record([(each, release(each))])
+        store.record([(stored, release(stored))])
         store.withdraw({"dark"}, [])
     with sqlite3.connect(tmp_path / "r.sqlite") as opened, pytest.raises(sqlite3.IntegrityError, match="append-only"):
         opened.execute(statement)
@@ -141,10 +149,10 @@ def test_a_foreign_a_newer_and_a_damaged_file_are_refused(tmp_path: Path) -> Non
     with pytest.raises(OutputError, match="is the database of another program"):
         ResultsStore(foreign)
     assert foreign.read_bytes() == before
-    each = result()
+    stored = result()
     for path in (newer, damaged):
         with ResultsStore(path) as store:
-            store.record([(each, release(each))])
+            store.record([(stored, release(stored))])
     with sqlite3.connect(newer) as opened:
         opened.execute("PRAGMA user_version = 99")
     with pytest.raises(OutputError, match="has version 99 of the schema, and this release of hubbub knows"):
@@ -162,9 +170,9 @@ def test_a_foreign_a_newer_and_a_damaged_file_are_refused(tmp_path: Path) -> Non
 
 def test_an_older_file_is_migrated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A later version adds a column; a file of this one, made by the statements of this one, has it and all its rows afterwards."""
-    path, each = tmp_path / "r.sqlite", result()
+    path, stored = tmp_path / "r.sqlite", result()
     with ResultsStore(path) as store:
-        store.record([(each, release(each))])
+        store.record([(stored, release(stored))])
 
     def add_column(connection: sqlite3.Connection) -> None:
         connection.execute("ALTER TABLE results ADD COLUMN note TEXT NOT NULL DEFAULT 'none'")
@@ -176,7 +184,7 @@ def test_an_older_file_is_migrated(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     with pytest.raises(OutputError, match="disk I/O error"):
         open_database(path, (*MIGRATIONS, add_column, fail))
     with ResultsStore(path) as store:  # a migration that fails changes nothing
-        assert store.document(each.key, each.result_hash) == each.document
+        assert store.document(stored.key, stored.result_hash) == stored.document
         assert store._connection.execute("SELECT count(*) FROM estimates").fetchone() == (1,)
     opened = open_database(path, (*MIGRATIONS, add_column))
     assert opened.execute("SELECT note, counts_hash FROM results").fetchall() == [("none", "counts 1")]
@@ -204,8 +212,8 @@ def test_documented_queries_show_every_kind(tmp_path: Path, monkeypatch: pytest.
             except ValueError:  # of another command
                 continue
             document = json.dumps(decoding.to_dict(), allow_nan=False)
-            each = StoredResult(PeriodKey.of(metric, DAYS[0]), "counts", "inputs", document)
-            store.record([(each, release(each))])
+            stored = StoredResult(PeriodKey.of(metric, DAYS[0]), "counts", "inputs", document)
+            store.record([(stored, release(stored))])
             names.add(metric.name)
             num_shares += len(decoding)
     connection = sqlite3.connect(private / "results.sqlite")
