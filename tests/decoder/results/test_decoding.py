@@ -692,9 +692,12 @@ def test_screening_warns_and_screened_out_candidates_are_not_tested() -> None:
 def test_screening_with_one_cohort_warns_about_narrow_intervals() -> None:
     one_cohort = Params(num_bits=64, num_hashes=2, num_cohorts=1, prob_p=0.25, prob_q=0.75, prob_f=0)
     counts = simulate(Metric.string("x", one_cohort), {"a": 60_000}, np.random.default_rng(0))
-    decoding = decode(counts, ["a", *(f"v{i}" for i in range(100))], method="lasso")
-    assert warned(decoding, "There is only one cohort")
-    assert decoding["a"].detected
+    few, many = (decode(counts, ["a", *(f"v{i}" for i in range(number))], method="lasso") for number in (50, 100))
+    assert warned(few, "There is only one cohort")
+    assert few["a"].detected
+    # one of 2,016 random strings has its bits, which is too many for 101 candidates and a rate of .05
+    assert not many["a"].detected
+    assert math.isinf(many.detection_limit)
 
 
 @pytest.mark.parametrize("scheme", ["google-md5", "murmur3-v1"])
