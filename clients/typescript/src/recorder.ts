@@ -193,13 +193,18 @@ export class Recorder {
     return reading ? { metric, time, reading } : "invalid";
   }
 
-  /** Takes a recording of an earlier time, after the reports of the periods that ended before it. */
+  /**
+   * Takes a recording of an earlier time, after the reports of the periods that ended before it. A time up to a day ahead is taken as now: the
+   * clock was set back meanwhile.
+   */
   recordLeft(state: State, { metric, time, reading }: Recording, now: number, isPersistent: boolean): Outcome {
-    if (state.consent === "on" && !isClockWrong(state, time)) {
+    const taken = Math.min(time, now);
+    if (time > now + DAY || isClockWrong(state, taken)) return ignored(state, "clock");
+    if (state.consent === "on") {
       this.#enrollNew(state, now);
-      this.#formEnded(state, time, now, isPersistent);
+      this.#formEnded(state, taken, now, isPersistent);
     }
-    return this.#take(state, metric, time, isPersistent, () => reading);
+    return this.#take(state, metric, taken, isPersistent, () => reading);
   }
 
   #take(state: State, metric: Metric | undefined, time: number, isPersistent: boolean, read: (encoder: MetricEncoder) => Reading): Outcome {

@@ -213,6 +213,36 @@ test("a line that comes after the report of its period is ignored, and takes not
   assert.deepEqual([origin.state.counts.ignored, origin.state.counts.dropped], [{ clock: 1 }, {}]);
 });
 
+test("a line whose clock was wrong costs nothing, and one up to a day ahead is taken as now", async () => {
+  const minute = 60_000;
+  const near = [0, 1, minute, DAY / 2, DAY].map((ahead) => [NOON + ahead, true]);
+  const ahead = [DAY + 1, 2 * DAY, 40 * DAY, 365 * DAY, 3650 * DAY, 1e13, 9e15, Infinity].map((ahead) => [NOON + ahead, false]);
+  const behind = [NOON - 2 * DAY, Date.UTC(2025, 11, 31), 0, -1e13, -9e15, -Infinity, NaN].map((time) => [time, false]);
+  for (const [time, isTaken] of [...near, ...ahead, ...behind]) {
+    const origin = await consented();
+    let page = await origin.page();
+    await page.record("dark", true);
+    await page.close();
+    origin.state.confirmedAt = NOON;
+    const { accounts, counts } = structuredClone(origin.state);
+    await origin.left((page) => {
+      origin.now = time;
+      return page.record("dark", true);
+    });
+    origin.now = NOON;
+    page = await origin.page();
+    assert.deepEqual(origin.lines(), []);
+    assert.deepEqual(origin.state.accounts, accounts, `${time}`);
+    assert.equal(origin.state.counts.formed, counts.formed);
+    assert.deepEqual(origin.state.counts.dropped, {});
+    assert.deepEqual(origin.state.counts.ignored, isTaken ? {} : { clock: 1 });
+    assert.equal(await page.record("dark", true), "recorded");
+    const [draft] = Object.values(origin.state.drafts);
+    assert.deepEqual([draft.period, draft.recordings], ["2026-11-23", isTaken ? 3 : 2]);
+    await page.close();
+  }
+});
+
 test("a withdrawal deletes lines before it returns, and those of an older secret are dropped", async () => {
   const origin = await consented();
   await origin.left((page) => page.record("dark", true));
