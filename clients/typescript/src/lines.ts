@@ -2,7 +2,7 @@
  * Recordings that a page leaves to the next one. A page that ends gets no time to write to IndexedDB, so each recording is first written to
  * localStorage, before `record` returns: a sealed line of one length, below a name of its own, "PAGE/NUMBER". The next change of the state, by
  * this page or another, takes all lines into the state, and deletes them after it. The state remembers the last number of each page, so
- * that a line that is seen again counts once.
+ * that a line that is seen again counts once. Other entries below the client's name are not its own: it leaves them alone.
  */
 
 import { concatBytes, fromHex, type RandomBytes, toHex } from "./bytes.ts";
@@ -84,7 +84,7 @@ export class PageLines {
    */
   take(state: State, own: readonly Left[], now: number, isPersistent: boolean): Taken {
     const outcomes = new Map<string, Outcome>(own.map(({ name }) => [name, "consent"]));
-    const names = this.#storage.names().filter((name) => name !== CONSENT);
+    const names = this.#names();
     if (state.consent === "off") return { outcomes, names, changed: false };
     const found = new Map(own.map(({ name, find }) => [name, find(state.secret)]));
     const done = names.filter((name) => {
@@ -122,8 +122,12 @@ export class PageLines {
 
   /** Deletes everything, because consent was withdrawn. */
   erase(): void {
-    for (const name of this.#storage.names()) this.#storage.remove(name);
+    for (const name of [...this.#names(), CONSENT]) this.#storage.remove(name);
     this.#secret = "";
+  }
+
+  #names(): string[] {
+    return this.#storage.names().filter((name) => NAME.test(name));
   }
 
   #seal(secret: string, name: string, { metric, time, reading }: Recording): string {
@@ -139,7 +143,6 @@ export class PageLines {
 
   /** What a line says; null for a line of an older secret. */
   #open(secret: string, name: string, line: string): Found | null {
-    if (!NAME.test(name)) return null;
     if (!line) return "not-started";
     if (!/^([0-9a-f]{2})+$/.test(line) || line.length < 2 * (CHECK_BYTES + KEY_AT)) return null;
     const sealed = fromHex(line);
