@@ -8,7 +8,6 @@ from __future__ import annotations
 import atexit
 import logging
 import os
-import threading
 import weakref
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -27,6 +26,7 @@ from hubbub.sdk.configuration import Durability, check_consent_text, check_subje
 from hubbub.sdk.recording.batch_builder import Limits
 from hubbub.sdk.runtime.automation import sign_of_automation, sign_of_this_program
 from hubbub.sdk.runtime.error_guard import call_safely, log, report_failure
+from hubbub.sdk.runtime.process import this_process
 from hubbub.sdk.runtime.safe_logging import holds_journal
 from hubbub.sdk.storage.state import Accounting, State
 from hubbub.sdk.transparency.state_reports import Inspection, Ledger, inspect_state, ledger_of_state
@@ -375,10 +375,10 @@ class Client:
     def _parts(self) -> Collaborators:
         """The objects that the client is built of in this process. Every call begins here, before it touches a lock."""
         parts = self._built
-        if parts.process_id == os.getpid() and parts.lock_type is threading.Lock:
+        if parts.is_current:
             return parts
         self._built = parts.rebuild(self._configuration, self._seams)
-        if parts.process_id == os.getpid():  # threads were replaced
+        if parts.process == this_process():  # threads were replaced
             call_safely(parts.close, None)
         return self._built
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import threading
 import time
 from collections.abc import Callable
@@ -19,6 +18,7 @@ from hubbub.sdk.recording.enrollment import Enrollment
 from hubbub.sdk.recording.recorder import Recorder
 from hubbub.sdk.recording.subject_encoders import SubjectEncoders
 from hubbub.sdk.runtime.clock import PeriodClock
+from hubbub.sdk.runtime.process import Process, this_process
 from hubbub.sdk.runtime.threads import AsyncWorker
 from hubbub.sdk.storage.compaction import Compactor
 from hubbub.sdk.storage.copy_detection import CopyDetector, MachineIdReader, read_machine_id
@@ -38,14 +38,14 @@ class Collaborators:
 
     Internal: for `hubbub.testing` and for tests that need more of a client than its public methods, see `hubbub.client.collaborators`.
 
-    process_id : process that built them: a forked child inherits locks that may never open, threads that do not run, and files whose locks
+    process    : process that built them: a forked child inherits locks that may never open, threads that do not run, and files whose locks
                  do not exclude the parent
     lock_type  : `threading.Lock` when they were built: gevent and eventlet replace it, and a lock of the other kind blocks all greenlets
     detaches   : whether a detached process sends the reports
     successors : what replaced them, by the same two things
     """
 
-    process_id: int
+    process: Process
     lock_type: object
     disk: Disk
     journal: Journal
@@ -60,17 +60,17 @@ class Collaborators:
     uploader: Uploader
     async_worker: AsyncWorker
     detaches: bool
-    successors: dict[tuple[int, object], Collaborators] = field(default_factory=dict)
+    successors: dict[tuple[Process, object], Collaborators] = field(default_factory=dict)
 
     @property
     def is_current(self) -> bool:
         """Whether this process, with its threads of today, built them."""
-        return self.process_id == os.getpid() and self.lock_type is threading.Lock
+        return self.process == this_process() and self.lock_type is threading.Lock
 
     def rebuild(self, configuration: Configuration, seams: AllSeams) -> Collaborators:
         """Return the objects that replace these in this process. It takes no lock, and all threads get the same ones."""
         close_inherited()
-        key = os.getpid(), threading.Lock
+        key = this_process(), threading.Lock
         return self.successors.setdefault(key, build(configuration, seams, self))
 
     def save(self) -> None:
@@ -160,7 +160,7 @@ def build(configuration: Configuration, seams: AllSeams, before: Collaborators |
 
     before : those that they replace. What is in their memory stays theirs, but a withdrawal of consent holds here, too
     """
-    is_forked = before is not None and before.process_id != os.getpid()
+    is_forked = before is not None and before.process != this_process()
     definitions, random_bytes, clock = configuration.definitions, seams.random_bytes, seams.clock
     in_memory = configuration.is_in_memory
     disk = seams.disk or (MemoryDisk() if in_memory else _system_disk(configuration.unresolved))
@@ -217,7 +217,7 @@ def build(configuration: Configuration, seams: AllSeams, before: Collaborators |
         hurries=configuration.detached and not detaches,
     )
     return Collaborators(
-        os.getpid(),
+        this_process(),
         threading.Lock,
         disk,
         journal,

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import ctypes
+import errno
+import inspect
+import logging
 import os
 import re
+import signal
 import subprocess
 import sys
+import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -15,6 +22,7 @@ import urllib3
 
 from hubbub import Client
 from hubbub.client import collaborators
+from hubbub.sdk.storage.filesystem import SystemFile, SystemLock
 from hubbub.testing import deliver
 from tests.client.conftest import Rig
 from tests.support.http_server import METRICS, served
@@ -253,3 +261,167 @@ def test_parent_and_child_have_independent_noise(tmp_path: Path) -> None:
         covariance += sum((a - mean) * (b - their_mean) for a, b in zip(ours, theirs, strict=True))
         variance += 800 * mean * (1 - mean) * their_mean * (1 - their_mean)
     assert abs(covariance) < 4.9 * variance**0.5  # alpha = 1e-6
+
+
+def test_child_closes_each_inherited_file_once(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another thread of the child was about to close what is inherited when the app and the client opened files with the same descriptors."""
+    client = rig.agreed()
+    client.record("homepage", "parent")
+    assert client.flush(5)
+    collaborators(client).uploader.stop(
+        5
+    )  # a thread that waits for the interpreter's lock at a fork in C blocks the child
+    assert client.accounting().recorded == 1  # it opens the files again
+    getpid, halted, go = os.getpid, threading.Event(), threading.Event()
+
+    def slow() -> int:
+        if threading.current_thread().name == "late" and is_closing_inherited() and not halted.is_set():
+            halted.set()
+            assert go.wait(20)
+        return getpid()
+
+    def is_closing_inherited() -> bool:
+        frame = inspect.currentframe()
+        while frame is not None and frame.f_code.co_name != "close_inherited":
+            frame = frame.f_back
+        return frame is not None
+
+    child = fork_in_c()
+    if child == 0:
+        signal.alarm(30)
+        status = 1
+        with suppress(BaseException):
+            monkeypatch.setattr(os, "getpid", slow)
+            late = threading.Thread(target=client.record, args=("homepage", "late"), name="late")
+            late.start()
+            assert halted.wait(20)
+            client.record("homepage", "first")
+            parts = collaborators(client)
+            with parts.journal.thread_lock:
+                files = parts.journal._lock, parts.journal._file
+            go.set()
+            late.join(20)
+            for file in files:
+                os.fstat(file.descriptor)  # type: ignore[union-attr]
+            assert not parts.journal.problem
+            assert client.accounting().recorded == 3
+            status = 0
+        os._exit(status)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_child_with_the_id_of_its_parent_has_its_own_files(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both are process 1, each of its own PID namespace."""
+    monkeypatch.setattr(os, "getpid", lambda: 1)
+    client = rig.agreed()
+    client.record("homepage", "parent")
+    parts = collaborators(client)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(30)
+        status = 1
+        with suppress(BaseException):
+            assert parts.journal.is_inherited
+            assert collaborators(client) is not parts
+            client.record("homepage", "child")
+            assert client.flush(5)
+            status = 0
+        os._exit(status)
+    assert os.waitpid(child, 0)[1] == 0
+    assert client.accounting().recorded == 2
+
+
+def fork_in_c() -> int:
+    return ctypes.PyDLL(None).fork()  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("fork", [os.fork, fork_in_c])
+def test_child_cannot_use_an_inherited_file(fork: Callable[[], int], tmp_path: Path) -> None:
+    """The app's files have the descriptors of the parent's journal and lock, and the app has locked them."""
+    file, lock = SystemFile(tmp_path / "journal"), SystemLock(tmp_path / "lock")
+    file.append(b"parent")
+    uses = {
+        "identity": file.identity,
+        "read": lambda: file.read(0, 1),
+        "append": lambda: file.append(b"child"),
+        "sync": file.sync,
+        "truncate": file.truncate,
+        "acquire": lambda: lock.acquire(wait=False),
+        "release": lock.release,
+    }
+    child = fork()
+    if child == 0:
+        for number in range(4):
+            os.open(tmp_path / f"app{number}", os.O_RDWR | os.O_CREAT)
+        wrong = []
+        for name, use in uses.items():
+            try:
+                use()
+            except (OSError, ValueError) as problem:  # `fcntl` raises ValueError for -1
+                if getattr(problem, "errno", None) == errno.EBADF:
+                    continue
+            wrong.append(name)
+        (tmp_path / "wrong").write_text(" ".join(wrong))
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert (tmp_path / "wrong").read_text() == ""
+    assert file.read(0, 100) == b"parent"
+
+
+SIGNAL_CALLS = {
+    "record": lambda client: client.record("homepage", "x"),
+    "accounting": lambda client: client.accounting(),
+    "consent": lambda client: client.consent,
+    "set_consent": lambda client: client.set_consent("local", "text"),
+    "flush": lambda client: client.flush(0.1),
+    "close": lambda client: client.close(),
+}
+
+
+@pytest.mark.parametrize("step", ["_enter", "_leave", "acquire_lock", "sync"])
+@pytest.mark.parametrize("call", list(SIGNAL_CALLS))
+def test_call_that_a_fork_interrupts_ends_in_the_child_without_a_trace(call: str, step: str, rig: Rig) -> None:
+    """A signal handler forks in the middle; the parent does and counts the call, the child raises and logs nothing and writes no file."""
+    client = rig.agreed()
+    client.record("homepage", "parent")
+    assert client.flush(5)
+    journal = collaborators(client).journal
+    collaborators(client).uploader.stop(5)
+    children: list[int] = []
+    real = getattr(journal, step)
+
+    def interrupted(*arguments: object) -> object:
+        if not children and threading.current_thread() is threading.main_thread():
+            signal.raise_signal(signal.SIGUSR1)
+        return real(*arguments)
+
+    def handler(*_: object) -> None:
+        children.append(os.fork())
+        if children[0] == 0:
+            signal.alarm(30)
+            for number in range(6):
+                os.open(rig.state / f"app{number}", os.O_RDWR | os.O_CREAT)  # they have the descriptors that were closed
+        else:
+            assert os.waitpid(children[0], 0)[1] == 0
+
+    before = signal.signal(signal.SIGUSR1, handler)
+    setattr(journal, step, interrupted)
+    status = 1
+    try:
+        logged: list[logging.LogRecord] = []
+        listener = logging.Handler()
+        listener.emit = logged.append  # type: ignore[method-assign]
+        logging.getLogger("hubbub").addHandler(listener)
+        SIGNAL_CALLS[call](client)
+        logging.getLogger("hubbub").removeHandler(listener)
+        messages = [record.getMessage() for record in logged]
+        if call == "set_consent":  # the child's own did not reach the disk
+            messages = [text for text in messages if "but not all of it was saved" not in text]
+        status = 2 if messages or any(path.stat().st_size for path in rig.state.glob("app*")) else 0
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+        if children == [0]:
+            os._exit(status)
+    assert status == 0
+    setattr(journal, step, real)
+    assert client.accounting().recorded == 1 + (call == "record")

@@ -6,7 +6,6 @@ The host's log handler may call `record`, and would wait for a lock that this th
 from __future__ import annotations
 
 import logging
-import os
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -14,9 +13,10 @@ from contextlib import suppress
 from functools import partial
 
 from hubbub.sdk.runtime.error_guard import log
+from hubbub.sdk.runtime.process import Process, this_process
 
-journal_threads: list[tuple[int, int]] = []
-"""Ids of the processes and threads inside a journal section, once for each nested section. A forked child inherits entries of its parent."""
+journal_threads: list[tuple[Process, int]] = []
+"""Processes and ids of threads inside a journal section, once for each nested section. A forked child inherits entries of its parent."""
 
 _pending: deque[Callable[[], None]] = deque()
 
@@ -38,7 +38,7 @@ class OncePerKey:
 
 def holds_journal() -> bool:
     """Return whether this thread is inside a journal section: a signal handler or finalizer must not wait for its own thread's lock."""
-    return bool(journal_threads) and (os.getpid(), threading.get_ident()) in journal_threads
+    return bool(journal_threads) and (this_process(), threading.get_ident()) in journal_threads
 
 
 def log_when_unlocked(text: str, *arguments: object, level: int = logging.WARNING) -> None:

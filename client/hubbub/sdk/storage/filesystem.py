@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import weakref
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any, NoReturn, Protocol
 
 from hubbub.files.posix import current_user, lock_file, require_posix, restrict_mode, unlock_file
 from hubbub.files.private_file import make_private_directory
+from hubbub.sdk.runtime.process import this_process
 from hubbub.sdk.runtime.safe_logging import log_when_unlocked
 
 
@@ -73,22 +75,19 @@ class Disk(Protocol):
         """Return a lock between processes on this file, not yet acquired."""
 
 
-_opened: dict[int, tuple[int, int, int]] = {}
-"""Process, device and inode of each descriptor that a client has open."""
+_opened: dict[int, weakref.ref[_PrivateFile]] = {}
+"""Open files of the clients, by their `id`."""
 
 
 def close_inherited() -> None:
-    """Close the descriptors that the parent of this forked process opened.
+    """Close the files that the parent of this forked process opened.
 
-    A lock that a killed parent held would stay locked as long as a child has its file open. A descriptor that the host has closed, and that
-    stands for another file now, stays open.
+    A lock that a killed parent held would stay locked as long as a child has its file open.
     """
-    for descriptor, (process_id, *file) in list(_opened.items()):
-        if process_id != os.getpid() and _opened.pop(descriptor, None) is not None:
-            with suppress(OSError):
-                status = os.fstat(descriptor)
-                if [status.st_dev, status.st_ino] == file:
-                    os.close(descriptor)
+    for reference in list(_opened.values()):
+        file = reference()
+        if file is not None and file.is_inherited:
+            file.close()
 
 
 if hasattr(os, "register_at_fork"):
@@ -97,16 +96,21 @@ if hasattr(os, "register_at_fork"):
 
 
 class _PrivateFile:
-    """An open file of this user with mode 0600; created if it does not exist. It is closed by `close`, or when the object is deleted."""
+    """An open file of this user with mode 0600; created if it does not exist. It is closed by `close`, or when the object is deleted.
+
+    It belongs to the process that opened it: in a forked child every operation but `close` raises OSError (EBADF).
+    """
 
     _descriptor = -1
 
     def __init__(self, path: Path) -> None:
         require_posix()
-        self._descriptor, self._process_id = os.open(path, _NEW, 0o600), os.getpid()
+        self._process = this_process()
+        self._descriptor = os.open(path, _NEW, 0o600)
+        _opened[id(self)] = weakref.ref(self)
         try:
             status = os.fstat(self._descriptor)
-            _opened[self._descriptor] = self._process_id, status.st_dev, status.st_ino
+            self._device_and_inode = status.st_dev, status.st_ino
             if not stat.S_ISREG(status.st_mode):
                 raise OSError(errno.EINVAL, f"{path.name} is not a regular file")
             if status.st_uid != current_user():
@@ -118,11 +122,31 @@ class _PrivateFile:
             self.close()
             raise
 
+    @property
+    def is_inherited(self) -> bool:
+        """Whether this process is a forked child of the one that opened the file."""
+        return self._process != this_process()
+
+    @property
+    def descriptor(self) -> int:
+        """Descriptor of the file, for one operation; OSError if it is closed or inherited."""
+        if self._descriptor < 0 or self.is_inherited:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        return self._descriptor
+
     def close(self) -> None:
-        descriptor, self._descriptor = self._descriptor, -1
-        if descriptor >= 0 and self._process_id == os.getpid():  # `close_inherited` closes the parent's
-            _opened.pop(descriptor, None)
+        """Close the file once. A descriptor of the parent that the host has closed, and that stands for another file now, stays open."""
+        descriptor = vars(self).pop("_descriptor", -1)  # one thread alone gets it
+        _opened.pop(id(self), None)
+        if descriptor < 0:
+            return
+        if not self.is_inherited:
             os.close(descriptor)
+            return
+        with suppress(OSError):
+            status = os.fstat(descriptor)
+            if (status.st_dev, status.st_ino) == self._device_and_inode:
+                os.close(descriptor)
 
     def __del__(self) -> None:
         self.close()
@@ -132,29 +156,30 @@ class SystemFile(_PrivateFile):
     """A file of the operating system; `identity` is (inode, size)."""
 
     def identity(self) -> tuple[int, int]:
-        status = os.fstat(self._descriptor)
+        status = os.fstat(self.descriptor)
         return status.st_ino, status.st_size
 
     def read(self, start: int, size: int) -> bytes:
-        os.lseek(self._descriptor, start, os.SEEK_SET)
+        descriptor = self.descriptor
+        os.lseek(descriptor, start, os.SEEK_SET)
         parts = []
-        while size > 0 and (part := os.read(self._descriptor, size)):
+        while size > 0 and (part := os.read(descriptor, size)):
             parts.append(part)
             size -= len(part)
         return b"".join(parts)
 
     def append(self, data: bytes) -> None:
         """Write all bytes; if the disk is full, remove the written part and raise OSError."""
-        written = os.write(self._descriptor, data)
+        written = os.write(self.descriptor, data)
         if written != len(data):
-            os.ftruncate(self._descriptor, os.fstat(self._descriptor).st_size - written)
+            os.ftruncate(self.descriptor, os.fstat(self.descriptor).st_size - written)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def sync(self) -> None:
-        os.fsync(self._descriptor)
+        os.fsync(self.descriptor)
 
     def truncate(self) -> None:
-        os.ftruncate(self._descriptor, 0)
+        os.ftruncate(self.descriptor, 0)
 
 
 _OPTIONAL_FLAGS = ("O_BINARY", "O_CLOEXEC", "O_NOFOLLOW")
@@ -225,13 +250,13 @@ class SystemLock(_PrivateFile):
 
     def acquire(self, *, wait: bool) -> bool:
         try:
-            lock_file(self._descriptor, wait=wait)
+            lock_file(self.descriptor, wait=wait)
         except BlockingIOError:
             return False
         return True
 
     def release(self) -> None:
-        unlock_file(self._descriptor)
+        unlock_file(self.descriptor)
 
 
 class MissingDiskError(OSError):

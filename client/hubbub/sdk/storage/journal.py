@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
 from hubbub.sdk.runtime.error_guard import is_from_signal_handler
+from hubbub.sdk.runtime.process import this_process
 from hubbub.sdk.runtime.safe_logging import flush_pending_logs, journal_threads, log_when_unlocked
 from hubbub.sdk.storage.event_codec import encode_records, item, replay
 from hubbub.sdk.storage.events import (
@@ -60,13 +61,14 @@ class Journal:
     problem : why the directory cannot be used, in words; empty if it can
 
     A journal belongs to the process that made it. A forked child makes its own, because its parent's locks and files are shared with the parent.
+    A call that a fork interrupted, in a signal handler, ends in the child in memory: the parent does and counts it.
     """
 
     def __init__(self, directory: Path, disk: Disk, sleep: Callable[[float], None] | None = None) -> None:
         self.directory = directory
         self._disk = disk
         self._sleep = sleep or time.sleep
-        self._process_id = os.getpid()
+        self._process = this_process()
         self._path = directory / JOURNAL
         self.thread_lock = threading.RLock()
         """Excludes the other threads of this process. `with journal` holds it, and the lock between processes."""
@@ -95,7 +97,7 @@ class Journal:
     @property
     def is_inherited(self) -> bool:
         """Whether this process is a forked child of the one that made the journal."""
-        return self._process_id != os.getpid()
+        return self._process != this_process()
 
     @property
     def size(self) -> int:
@@ -115,7 +117,11 @@ class Journal:
     @property
     def lock_unavailable(self) -> bool:
         """Whether another process holds the lock, so that the state may be outdated. Read it inside `with journal`."""
-        return self._lock is not None and not self._locked
+        return self._lock is not None and not self._holds_lock
+
+    @property
+    def _holds_lock(self) -> bool:
+        return self._locked and not self.is_inherited
 
     def run(self, step: Callable[Concatenate[State, P], T], *arguments: P.args, **named: P.kwargs) -> T:
         """Return step(state, ...), locked and up to date.
@@ -123,7 +129,9 @@ class Journal:
         The host's signal handlers may raise anywhere in it. The interpreter releases `thread_lock`, and the next call of this process
         repairs the rest, see docs/decisions/0132.
         """
-        me = self._process_id, threading.get_ident()
+        if self.is_inherited:
+            return step(self._state, *arguments, **named)
+        me = self._process, threading.get_ident()
         try:
             journal_threads.append(me)
             with self.thread_lock:
@@ -146,7 +154,7 @@ class Journal:
         """
         if self.is_inherited:
             raise SystemExit
-        journal_threads.append((self._process_id, threading.get_ident()))
+        journal_threads.append((self._process, threading.get_ident()))
         self.thread_lock.acquire()
         self._depth += 1
         try:
@@ -162,7 +170,7 @@ class Journal:
             self._leave()
         finally:
             self.thread_lock.release()
-            journal_threads.remove((self._process_id, threading.get_ident()))
+            journal_threads.remove((self._process, threading.get_ident()))
             flush_pending_logs()
 
     def _leave(self) -> None:
@@ -225,7 +233,7 @@ class Journal:
         self._has_partial_record = True
         for event in events:
             self._state.apply(event)
-        if self.is_degraded or self._file is None or not self._locked:
+        if self.is_degraded or self._file is None or not self._holds_lock:
             self._pending.keep(events)
         else:
             self._append(self._file, data, events)
@@ -246,7 +254,9 @@ class Journal:
 
         Recordings do not wait for it. Call it outside `with journal`.
         """
-        me = self._process_id, threading.get_ident()
+        if self.is_inherited:
+            return False
+        me = self._process, threading.get_ident()
         try:
             journal_threads.append(me)
             with self._sync_lock:
@@ -385,7 +395,7 @@ class Journal:
 
     def write_pending(self) -> bool:
         """Write the events that the disk refused; return whether it took them. Call it inside `with journal`."""
-        if self._file is None or not self._locked:
+        if self._file is None or not self._holds_lock:
             return False
         if not self.is_degraded:
             return True
@@ -404,7 +414,7 @@ class Journal:
         """Log once that the directory, or one file of it, cannot be used. An error raised by a signal handler is raised again."""
         if is_from_signal_handler(problem):
             raise problem
-        if not self.problem:
+        if not (self.problem or self.is_inherited):
             self._path_of_problem = path or self.directory
             is_missing = isinstance(problem, MissingDiskError)
             where = "state" if is_missing else path or self.directory

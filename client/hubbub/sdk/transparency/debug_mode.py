@@ -10,7 +10,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import shutil
 import sys
 import tempfile
@@ -30,6 +29,7 @@ from hubbub.sdk.assembly import AllSeams, Collaborators
 from hubbub.sdk.configuration import Configuration
 from hubbub.sdk.recording.recorder import Recorder
 from hubbub.sdk.runtime.error_guard import log, logger
+from hubbub.sdk.runtime.process import this_process
 from hubbub.sdk.runtime.safe_logging import holds_journal, run_when_unlocked
 from hubbub.sdk.storage.state import State
 from hubbub.sdk.upload.retry_policy import UploadResponse
@@ -119,10 +119,10 @@ def _send_all(parts: Collaborators) -> None:
 
 def _deletion(directory: Path | None) -> Callable[[], None]:
     """Return the deletion of a temporary directory, which a forked child leaves to its parent."""
-    owner = os.getpid()
+    owner = this_process()
 
     def delete() -> None:
-        if directory is not None and os.getpid() == owner:
+        if directory is not None and this_process() == owner:
             shutil.rmtree(directory, ignore_errors=True)
 
     return delete
