@@ -489,7 +489,7 @@ class Client:
         """At exit: end the upload thread."""
         call_safely(lambda: self._seams.before_stop(self._parts), None)
         self._parts.uploader.stop()
-        call_safely(self._parts.save, None)
+        call_safely(self._parts.save_at_exit, None)
         self._seams.at_exit()
 
     def __del__(self) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from hubbub.consent import Consent
 from hubbub.metrics.periods import utc_now
 from hubbub.randomness import RandomBytes, system_random_bytes
 from hubbub.sdk.configuration import Configuration
@@ -27,7 +28,7 @@ from hubbub.sdk.storage.journal import Journal
 from hubbub.sdk.storage.secret_file import SecretFile
 from hubbub.sdk.storage.state import State
 from hubbub.sdk.upload.transport import HttpTransport, Transport
-from hubbub.sdk.upload.uploader import Sender, Uploader
+from hubbub.sdk.upload.uploader import EXIT_TIMEOUT_SECONDS, Sender, Uploader
 
 DETACHED_SEND_DELAY_SECONDS = 60.0
 
@@ -74,9 +75,14 @@ class Collaborators:
         return self.successors.setdefault(key, build(configuration, seams, self))
 
     def save(self) -> None:
-        """Save the counts of ignored recordings, which wait for the upload thread."""
-        if self.recorder.unsaved_ignored:
+        """Save what waits for the upload thread: postponed recordings and the counts of ignored ones. A client that may not record writes nothing."""
+        if self.recorder.has_unsaved and self.limit.allowed is not Consent.OFF:
             self.journal.run(self.recorder.save)
+
+    def save_at_exit(self) -> None:
+        """Save like `save`, but wait for another process no longer than for the upload thread."""
+        self.journal.limit_wait(EXIT_TIMEOUT_SECONDS)
+        self.save()
 
     def close(self) -> None:
         """End the upload thread, save what is in memory, and close the files."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import itertools
 import logging
 import time
 from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from random import Random
@@ -15,7 +18,7 @@ from typing import Any, NoReturn
 import pytest
 from scipy import stats
 
-from hubbub import Metric, ParameterError, Params, PeriodKind, Policy, UnaryResponse
+from hubbub import Client, Metric, ParameterError, Params, PeriodKind, Policy, UnaryResponse
 from hubbub.client import collaborators
 from hubbub.encoding.bloom import bloom_bits
 from hubbub.privacy.ledger import Account, Key
@@ -25,7 +28,7 @@ from hubbub.sdk.recording.enrollment import Enrollment
 from hubbub.sdk.storage.state import MAX_SENT_BATCHES, State
 from hubbub.sdk.storage.state_reader import read_state
 from hubbub.sdk.upload.retry_policy import UploadResponse
-from hubbub.sdk.upload.uploader import UploadLoop
+from hubbub.sdk.upload.uploader import EXIT_TIMEOUT_SECONDS, UploadLoop
 from hubbub.testing import ManualClock, SeededBytes, deliver
 from tests.client.conftest import HOMEPAGE, SURVEY, TODAY, Rig, require_balanced
 from tests.support.every_kind import METRICS
@@ -498,3 +501,57 @@ def test_ignored_recordings_of_a_short_program_are_saved(end: str, rig: Rig) -> 
         client.record("unknown", "x")
     getattr(client, end)()
     assert read_state(rig.state).accounting().ignored["unknown-metric"] == 3
+
+
+ENDS: dict[str, Callable[[Client], None]] = {"close": Client.close, "exit": Client._stop}
+
+
+@contextmanager
+def held(rig: Rig, client: Client) -> Iterator[list[float]]:
+    """Another process holds the directory's lock; yields the pauses of this one, which take no time. No thread of the client runs."""
+    parts, pauses = collaborators(client), list[float]()
+    parts.uploader.stop(5)
+    parts.uploader.wake = lambda: None  # type: ignore[method-assign]
+    parts.journal._sleep = pauses.append
+    rig.state.mkdir(exist_ok=True)
+    with (rig.state / "lock").open("ab") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield pauses
+
+
+@pytest.mark.parametrize("end", list(ENDS))
+def test_end_takes_postponed_recordings(end: str, rig: Rig) -> None:
+    client = rig.agreed(PLAIN)
+    with held(rig, client):
+        client.record("plain", "a")
+        client.record("plain", "b")
+    ENDS[end](client)
+    assert read_state(rig.state).accounting().recorded == 2
+
+
+@pytest.mark.parametrize("end", list(ENDS))
+def test_end_of_a_client_that_may_not_record_leaves_no_files(end: str, rig: Rig) -> None:
+    client = rig.client(PLAIN, environment={"DO_NOT_TRACK": "1"})
+    client.record("plain", "a")
+    ENDS[end](client)
+    assert not rig.state.exists()
+    assert client.accounting().ignored["consent"] == 1
+
+
+@pytest.mark.parametrize("end", list(ENDS))
+def test_end_of_a_client_that_may_not_record_waits_for_no_process(end: str, rig: Rig) -> None:
+    client = rig.client(PLAIN, environment={"DO_NOT_TRACK": "1"})
+    client.record("plain", "a")
+    with held(rig, client) as pauses:
+        ENDS[end](client)
+    assert pauses == []
+
+
+def test_exit_waits_for_another_process_no_longer_than_for_the_upload_thread(rig: Rig) -> None:
+    client = rig.agreed(PLAIN)
+    client.record("unknown")
+    with held(rig, client) as pauses:
+        client._stop()
+        assert 0 < sum(pauses[:-1]) < EXIT_TIMEOUT_SECONDS
+    assert client.accounting().ignored["unknown-metric"] == 1
+    assert collaborators(client).journal.sync()

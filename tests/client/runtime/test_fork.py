@@ -400,7 +400,9 @@ def test_call_that_a_fork_interrupts_ends_in_the_child_without_a_trace(call: str
         if children[0] == 0:
             signal.alarm(30)
             for number in range(6):
-                os.open(rig.state / f"app{number}", os.O_RDWR | os.O_CREAT)  # they have the descriptors that were closed
+                os.open(
+                    rig.state / f"app{number}", os.O_RDWR | os.O_CREAT
+                )  # they have the descriptors that were closed
         else:
             assert os.waitpid(children[0], 0)[1] == 0
 

@@ -220,6 +220,11 @@ class Recorder:
         seconds = math.inf if end is None else max((end - self._clock.now()).total_seconds(), 0.001)
         return UploadReadiness(may_send=True, seconds=seconds)
 
+    @property
+    def has_unsaved(self) -> bool:
+        """Whether `save` has something to do."""
+        return bool(self._postponed or self.unsaved_ignored)
+
     def save(self, state: State) -> None:
         """Take the postponed recordings, and save the ignored counts."""
         self.record_postponed(state)

@@ -212,6 +212,10 @@ class Journal:
                 self._forget_files()
             self.degrade(problem)
 
+    def limit_wait(self, seconds: float) -> None:
+        """Wait for the lock no longer than this, until it was free once."""
+        self._lock_timeout = min(self._lock_timeout, seconds)
+
     def acquire_lock(self, lock: Lock) -> None:
         """Acquire a lock between processes; raise TimeoutError after `LOCK_TIMEOUT_SECONDS`."""
         waited, pause = 0.0, 0.0001
@@ -224,8 +228,8 @@ class Journal:
                 raise OSError(errno.EBADF, "the lock belongs to the parent process")
             waited, pause = waited + pause, min(1.5 * pause, 0.02)
         if self._lock_timeout == 0:
-            self._lock_timeout = LOCK_TIMEOUT_SECONDS
             self.clear_problem()
+        self._lock_timeout = LOCK_TIMEOUT_SECONDS
 
     def write(self, *events: Event) -> None:
         """Append events in one write and apply them to the state. Call it inside `with journal`."""
