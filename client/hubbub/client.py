@@ -379,7 +379,10 @@ class Client:
             return parts
         self._built = parts.rebuild(self._configuration, self._seams)
         if parts.process == this_process():  # threads were replaced
+            was_started = parts.uploader.is_started
             call_safely(parts.close, None)
+            if was_started:
+                call_safely(self._built.uploader.start, None)
         return self._built
 
     def _consent(self, state: State) -> ConsentRecord:

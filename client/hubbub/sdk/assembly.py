@@ -193,7 +193,7 @@ def build(configuration: Configuration, seams: AllSeams, before: Collaborators |
         labels=configuration.groups,
         limits=configuration.limits,
         random_bytes=random_bytes,
-        notes_runs=in_memory or not is_forked,
+        notes_runs=in_memory or before is None or (not is_forked and before.builder.notes_runs),
     )
     recorder = seams.recorder(journal, definitions, encoders, enrollment, builder, today, limit, random_bytes)
     machine_id = (lambda: None) if in_memory else seams.machine_id

@@ -400,9 +400,7 @@ def test_call_that_a_fork_interrupts_ends_in_the_child_without_a_trace(call: str
         if children[0] == 0:
             signal.alarm(30)
             for number in range(6):
-                os.open(
-                    rig.state / f"app{number}", os.O_RDWR | os.O_CREAT
-                )  # they have the descriptors that were closed
+                os.open(rig.state / f"app{number}", os.O_RDWR | os.O_CREAT)  # with the descriptors that were closed
         else:
             assert os.waitpid(children[0], 0)[1] == 0
 
@@ -427,3 +425,37 @@ def test_call_that_a_fork_interrupts_ends_in_the_child_without_a_trace(call: str
     assert status == 0
     setattr(journal, step, real)
     assert client.accounting().recorded == 1 + (call == "record")
+
+
+def replace_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replace `threading.Lock`, as gevent does."""
+    kind = threading.Lock
+    monkeypatch.setattr(threading, "Lock", lambda: kind())
+
+
+@pytest.mark.parametrize("started", [True, False])
+def test_upload_thread_runs_on_after_threads_were_replaced(
+    started: bool, rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = rig.agreed()
+    before = collaborators(client).uploader
+    (before.start if started else before.stop)()
+    replace_threads(monkeypatch)
+    after = collaborators(client).uploader
+    assert after is not before
+    assert (before.is_started, after.is_started) == (False, started)
+
+
+def test_forked_child_fixes_no_label_after_threads_were_replaced(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = rig.agreed()
+    assert collaborators(client).builder.notes_runs
+    child = os.fork()
+    if child == 0:
+        signal.alarm(30)
+        noted = [collaborators(client).builder.notes_runs]
+        replace_threads(monkeypatch)
+        noted.append(collaborators(client).builder.notes_runs)
+        os._exit(any(noted))
+    assert os.waitpid(child, 0)[1] == 0
+    replace_threads(monkeypatch)
+    assert collaborators(client).builder.notes_runs

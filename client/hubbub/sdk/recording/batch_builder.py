@@ -98,7 +98,7 @@ class BatchBuilder:
         self._unchecked: list[Key] = []
         self._earliest_end = date.max
         self._is_new = OncePerKey()
-        self._notes_runs = notes_runs
+        self.notes_runs = notes_runs
 
     def note_run(self, state: State, *, is_start: bool = False) -> None:
         """Fix the label of each current period that no run of the app has reached.
@@ -107,7 +107,7 @@ class BatchBuilder:
 
         Recordings fix no label. A child of a fork does not either, because only a recording starts its thread.
         """
-        if not self._notes_runs or self._is_clock_behind(state):
+        if not self.notes_runs or self._is_clock_behind(state):
             return
         changed = []
         for metric in self._definitions.values():
