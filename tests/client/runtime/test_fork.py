@@ -268,9 +268,8 @@ def test_child_closes_each_inherited_file_once(rig: Rig, monkeypatch: pytest.Mon
     client = rig.agreed()
     client.record("homepage", "parent")
     assert client.flush(5)
-    collaborators(client).uploader.stop(
-        5
-    )  # a thread that waits for the interpreter's lock at a fork in C blocks the child
+    # a thread that waits for the interpreter's lock at a fork in C blocks the child
+    collaborators(client).uploader.stop(5)
     assert client.accounting().recorded == 1  # it opens the files again
     getpid, halted, go = os.getpid, threading.Event(), threading.Event()
 
@@ -351,6 +350,7 @@ def test_child_cannot_use_an_inherited_file(fork: Callable[[], int], tmp_path: P
     }
     child = fork()
     if child == 0:
+        signal.alarm(30)
         for number in range(4):
             os.open(tmp_path / f"app{number}", os.O_RDWR | os.O_CREAT)
         wrong = []
@@ -363,7 +363,7 @@ def test_child_cannot_use_an_inherited_file(fork: Callable[[], int], tmp_path: P
             wrong.append(name)
         (tmp_path / "wrong").write_text(" ".join(wrong))
         os._exit(0)
-    os.waitpid(child, 0)
+    assert os.waitpid(child, 0)[1] == 0
     assert (tmp_path / "wrong").read_text() == ""
     assert file.read(0, 100) == b"parent"
 
@@ -410,7 +410,7 @@ def test_call_that_a_fork_interrupts_ends_in_the_child_without_a_trace(call: str
     try:
         logged: list[logging.LogRecord] = []
         listener = logging.Handler()
-        listener.emit = logged.append  # type: ignore[method-assign]
+        listener.emit = logged.append  # type: ignore[assignment, method-assign]
         logging.getLogger("hubbub").addHandler(listener)
         SIGNAL_CALLS[call](client)
         logging.getLogger("hubbub").removeHandler(listener)
