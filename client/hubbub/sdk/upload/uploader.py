@@ -123,11 +123,12 @@ class UploadLoop:
         """Start the thread, unless it runs. At the interpreter's end a new thread would never begin, so none is started."""
         if not self.is_alive and not sys.is_finalizing() and not is_uwsgi_master():
             self._stopped = False
-            self._thread = threading.Thread(target=self._run, name="hubbub", daemon=True)
+            self._thread, thread = None, threading.Thread(target=self._run, name="hubbub", daemon=True)
             try:
-                self._thread.start()
+                thread.start()
             except RuntimeError:  # the interpreter is shutting down; the next start continues with the data on disk
-                self._thread = None
+                return
+            self._thread = thread  # `stop` joins only what has started
 
     def wake(self) -> None:
         """Report a write."""
@@ -205,8 +206,9 @@ class UploadLoop:
         """Compact in another thread, so that this one continues to sync and send."""
         if self._compactor.is_due() and (self._compacting is None or not self._compacting.is_alive()):
             compact = partial(call_safely, self._compactor.compact, False)
-            self._compacting = threading.Thread(target=compact, name="hubbub-compactor", daemon=True)
-            self._compacting.start()
+            thread = threading.Thread(target=compact, name="hubbub-compactor", daemon=True)
+            thread.start()
+            self._compacting = thread
 
 
 class Sender:
