@@ -378,7 +378,7 @@ class Client:
         if parts.is_current:
             return parts
         self._built = parts.rebuild(self._configuration, self._seams)
-        if parts.process == this_process():  # threads were replaced
+        if parts.process is this_process():  # threads were replaced
             was_started = parts.uploader.is_started
             call_safely(parts.close, None)
             if was_started:

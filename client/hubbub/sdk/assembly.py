@@ -66,7 +66,7 @@ class Collaborators:
     @property
     def is_current(self) -> bool:
         """Whether this process, with its threads of today, built them."""
-        return self.process == this_process() and self.lock_type is threading.Lock
+        return self.process is this_process() and self.lock_type is threading.Lock
 
     def rebuild(self, configuration: Configuration, seams: AllSeams) -> Collaborators:
         """Return the objects that replace these in this process. It takes no lock, and all threads get the same ones."""
@@ -166,7 +166,7 @@ def build(configuration: Configuration, seams: AllSeams, before: Collaborators |
 
     before : those that they replace. What is in their memory stays theirs, but a withdrawal of consent holds here, too
     """
-    is_forked = before is not None and before.process != this_process()
+    is_forked = before is not None and before.process is not this_process()
     definitions, random_bytes, clock = configuration.definitions, seams.random_bytes, seams.clock
     in_memory = configuration.is_in_memory
     disk = seams.disk or (MemoryDisk() if in_memory else _system_disk(configuration.unresolved))

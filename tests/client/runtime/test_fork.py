@@ -22,6 +22,7 @@ import urllib3
 
 from hubbub import Client
 from hubbub.client import collaborators
+from hubbub.sdk.runtime.process import this_process
 from hubbub.sdk.storage.filesystem import SystemFile, SystemLock
 from hubbub.testing import deliver
 from tests.client.conftest import Rig
@@ -351,6 +352,7 @@ def test_child_cannot_use_an_inherited_file(fork: Callable[[], int], tmp_path: P
     child = fork()
     if child == 0:
         signal.alarm(30)
+        this_process()  # as the first call of a client notices a fork in C
         for number in range(4):
             os.open(tmp_path / f"app{number}", os.O_RDWR | os.O_CREAT)
         wrong = []

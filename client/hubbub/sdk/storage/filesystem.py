@@ -16,7 +16,7 @@ from typing import Any, NoReturn, Protocol
 
 from hubbub.files.posix import current_user, lock_file, require_posix, restrict_mode, unlock_file
 from hubbub.files.private_file import make_private_directory
-from hubbub.sdk.runtime.process import this_process
+from hubbub.sdk.runtime.process import noticed_process, this_process
 from hubbub.sdk.runtime.safe_logging import log_when_unlocked
 
 
@@ -125,12 +125,12 @@ class _PrivateFile:
     @property
     def is_inherited(self) -> bool:
         """Whether this process is a forked child of the one that opened the file."""
-        return self._process != this_process()
+        return self._process is not this_process()
 
     @property
     def descriptor(self) -> int:
         """Descriptor of the file, for one operation; OSError if it is closed or inherited."""
-        if self._descriptor < 0 or self.is_inherited:
+        if self._descriptor < 0 or self._process is not noticed_process():
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))
         return self._descriptor
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
 from hubbub.sdk.runtime.error_guard import is_from_signal_handler
-from hubbub.sdk.runtime.process import this_process
+from hubbub.sdk.runtime.process import noticed_process, this_process
 from hubbub.sdk.runtime.safe_logging import flush_pending_logs, journal_threads, log_when_unlocked
 from hubbub.sdk.storage.event_codec import encode_records, item, replay
 from hubbub.sdk.storage.events import (
@@ -97,7 +97,7 @@ class Journal:
     @property
     def is_inherited(self) -> bool:
         """Whether this process is a forked child of the one that made the journal."""
-        return self._process != this_process()
+        return self._process is not this_process()
 
     @property
     def size(self) -> int:
@@ -121,7 +121,7 @@ class Journal:
 
     @property
     def _holds_lock(self) -> bool:
-        return self._locked and not self.is_inherited
+        return self._locked and self._process is noticed_process()
 
     def run(self, step: Callable[Concatenate[State, P], T], *arguments: P.args, **named: P.kwargs) -> T:
         """Return step(state, ...), locked and up to date.
@@ -129,7 +129,7 @@ class Journal:
         The host's signal handlers may raise anywhere in it. The interpreter releases `thread_lock`, and the next call of this process
         repairs the rest, see docs/decisions/0132.
         """
-        if self.is_inherited:
+        if self._process is not noticed_process():
             return step(self._state, *arguments, **named)
         me = self._process, threading.get_ident()
         try:
@@ -258,7 +258,7 @@ class Journal:
 
         Recordings do not wait for it. Call it outside `with journal`.
         """
-        if self.is_inherited:
+        if self._process is not noticed_process():
             return False
         me = self._process, threading.get_ident()
         try:

@@ -122,7 +122,7 @@ def _deletion(directory: Path | None) -> Callable[[], None]:
     owner = this_process()
 
     def delete() -> None:
-        if directory is not None and this_process() == owner:
+        if directory is not None and this_process() is owner:
             shutil.rmtree(directory, ignore_errors=True)
 
     return delete
