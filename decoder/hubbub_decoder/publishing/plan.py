@@ -110,7 +110,7 @@ def _name(metrics: Mapping[tuple[str, str], Metric], key: PeriodKey) -> str:
 class PlannedRelease:
     """A period that is to be shown.
 
-    smallest_cohort : of its release
+    smallest_cohort : of its release, and of all earlier ones with the same counts
     inputs_hash     : of the result
     change          : why what readers see changes; "" if it stays
     needs_decoding  : whether the store has no result of these inputs
@@ -208,7 +208,10 @@ def _is_changed(period: CountedPeriod, releases: Sequence[Release], terms: Terms
 
 
 def _planned(period: CompletePeriod, smallest_cohort: int, inputs: str, before: Published) -> PlannedRelease:
+    """Planned release; smallest_cohort : of tonight. What readers have learned from earlier releases of the same counts, they still know."""
     releases = before.releases.get(period.key, ())
+    known = [each.smallest_cohort for each in releases if each.counts_hash == period.counts]
+    smallest_cohort = min([smallest_cohort, *known])
     is_decoded = bool(releases) and before.inputs.get(period.key) == inputs
     if not releases:
         change = f"its {period.num_reports:,} reports are complete"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from dataclasses import replace
 from functools import reduce
 from itertools import chain, combinations
@@ -251,3 +252,29 @@ def test_another_minimum_is_no_change_of_the_counts(place: Path) -> None:  # noq
     assert entry["releases"] == 1
     smallest = min(int(each.reports.min()) for each in counts.values())  # all were published on the second night
     assert entry["composed_epsilon"] == release_epsilon(ARMS, smallest) == entry["central_epsilon"]
+
+
+@pytest.mark.usefixtures("place")
+def test_readers_do_not_forget_the_values_of_a_sum(place: Path) -> None:  # noqa: F811
+    """When the smallest value had other counts, and nobody had accepted them, the sum that was decoded anew had a lower epsilon than before."""
+    sizes = {"a": 1_000, "b": 5_000, "c": 5_000}
+    counts = write_arms(place, sizes)
+    more = simulate(ARMS.in_group("b"), {"a": 900}, np.random.default_rng(9), no_value=900, periods=[DAYS[0]])
+    for value, number in (("b", more + counts["b"]), ("", sum(counts.values(), more))):
+        name = f"arms-{value}-{DAYS[0]}" if value else f"arms-{DAYS[0]}"
+        write_summary(replace(number, closed=True), place / "summaries" / f"{name}.parquet")
+    run(place)
+    smallest = min(int(counts[value].reports.min()) for value in "abc")
+    before = document(place, "arms")["periods"][0]
+    assert before["central_epsilon"] == release_epsilon(ARMS, smallest)
+    for value, number in (("a", more + counts["a"]), ("b", counts["b"])):
+        moved = replace(number, metric=ARMS.in_group(value), closed=True)
+        write_summary(moved, place / "summaries" / f"arms-{value}-{DAYS[0]}.parquet")
+    (place / "candidates" / "arms.txt").write_text("a\nb\nc\n")
+    run(place)
+    after = document(place, "arms")["periods"][0]
+    assert len(after["estimates"]) > len(before["estimates"])
+    assert after["central_epsilon"] == before["central_epsilon"]
+    with sqlite3.connect(place / "site.files" / "private" / "results.sqlite") as store:
+        recorded = store.execute("SELECT epsilon FROM releases WHERE digest = ? AND group_value = ''", (ARMS.digest,))
+        assert [each for (each,) in recorded] == [before["central_epsilon"]] * 2
