@@ -11,7 +11,7 @@ add up to the sum, in the reports of each cohort and the ones of each bit, or no
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -135,18 +135,20 @@ def by_value(periods: Iterable[_Counted]) -> dict[PeriodKey, list[_Counted]]:
 
 
 def complete_periods(
-    periods: Sequence[CountedPeriod], published: Collection[PeriodKey], changed: Collection[PeriodKey]
+    periods: Sequence[CountedPeriod], published: Mapping[PeriodKey, str], changed: Mapping[PeriodKey, str]
 ) -> tuple[list[CompletePeriod], dict[PeriodKey, str]]:
     """Complete periods, and why the values of other groups, and their sums, are not: files are missing, damaged, changed or of different times.
 
-    A sum alone is complete, unless readers know values of its period. Nothing new is published beside counts that a reader knows and that
-    have changed since.
+    A sum alone is complete, unless readers know values of its period. Other counts than those that were published are complete only if each
+    page of the same metric and period that was published has counts now which are the same, or replace it: the reports of a value that is
+    gone may be those of another one, and a reader of both would learn the reports between.
 
-    published : before this run      changed : of these, the ones with other counts now, which are not to be replaced
+    published : hash of the last counts before this run      changed : why other counts than these do not replace them
     """
-    reasons = dict[PeriodKey, str]()
+    reasons = dict(changed)
     groups = by_value(periods)
     wholes = {period.key: period for period in periods if not period.key.group_value}
+    lost = {key.whole for key in published.keys() - {period.key for period in periods} | changed.keys()}
     known_values = {key.whole for key in published if key.group_value}
     for key in {**groups, **wholes}:
         values, whole = groups.get(key, []), wholes.get(key)
@@ -154,13 +156,17 @@ def complete_periods(
         reason = _reason_of_incomplete_group(values, whole, is_known=key in known_values)
         if reason is not None:
             reasons |= {period.key: reason for period in of_period}
-        elif any(period.key in changed for period in of_period):
-            reasons |= {period.key: _CHANGED_BESIDE for period in of_period if period.key not in published}
+        elif key in lost:
+            new = [period.key for period in of_period if published.get(period.key) != period.counts]
+            reasons = dict.fromkeys(new, _BESIDE_LOST) | reasons
     complete = [CompletePeriod(each.task, each.key, each.file) for each in periods if each.key not in reasons]
     return complete, reasons
 
 
-_CHANGED_BESIDE = "published counts of the same metric and period have changed since, and a reader of all of them would learn the reports between"
+_BESIDE_LOST = (
+    "published counts of the same metric and period have changed since, or their file is gone, and a reader of all of them would learn the "
+    f"reports between. {_AGAIN}"
+)
 
 
 def _reason_of_incomplete_group(

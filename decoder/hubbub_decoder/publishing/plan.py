@@ -159,8 +159,9 @@ def plan_releases(
             results[task.name] = found
         else:
             counted.append(found)
-    changed = {each.key for each in counted if _is_changed(each, before.every.get(each.key, ()), terms)}
-    complete, incomplete = complete_periods(counted, before.releases.keys(), changed)
+    last = {key: releases[-1].counts_hash for key, releases in before.releases.items()}
+    changed = {each.key: reason for each in counted if (reason := _reason_to_keep(each, last.get(each.key), terms))}
+    complete, incomplete = complete_periods(counted, last, changed)
     withheld = reasons_to_withhold(complete, terms.min_reports, before.releases.keys())
     cohorts = smallest_cohorts(complete, withheld, before.releases.keys())
     names = {each.key: each.name for each in counted}
@@ -168,9 +169,6 @@ def plan_releases(
         results |= {names[key]: PeriodResult(names[key], status, reason) for key, reason in reasons.items()}
     hash_of, releases = cache(index.content_hash), list[PlannedRelease]()
     for period in (each for each in complete if each.key in cohorts):
-        if period.key in changed:
-            results[period.name] = PeriodResult(period.name, PeriodStatus.FAILED, _CHANGED)
-            continue
         try:
             inputs = period.task.fingerprint(hash_of)
         except OSError as problem:
@@ -202,9 +200,15 @@ def _counted(
     return PeriodResult(task.name, PeriodStatus.WAITING, found) if isinstance(found, str) else found
 
 
-def _is_changed(period: CountedPeriod, releases: Sequence[Release], terms: Terms) -> bool:
-    """Whether other counts of the period were published, and must not be replaced."""
-    return bool(releases) and period.counts != releases[-1].counts_hash and not is_named(period.name, terms.replaced)
+def _reason_to_keep(period: CountedPeriod, published: str | None, terms: Terms) -> str | None:
+    """Why the counts of a period do not replace those that were published; None: they do, or are the same, or the first."""
+    if published in (None, period.counts):
+        return None
+    if not is_named(period.name, terms.replaced):
+        return _CHANGED
+    if period.num_reports < terms.min_reports:
+        return f"its counts differ from those that were published, and have fewer than {terms.min_reports:,} reports"
+    return None
 
 
 def _planned(period: CompletePeriod, smallest_cohort: int, inputs: str, before: Published) -> PlannedRelease:

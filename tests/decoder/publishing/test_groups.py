@@ -255,6 +255,29 @@ def test_another_minimum_is_no_change_of_the_counts(place: Path) -> None:  # noq
 
 
 @pytest.mark.usefixtures("place")
+@pytest.mark.parametrize("state", ["gone", "empty"])
+@pytest.mark.parametrize("replaced", [False, True])
+def test_nothing_is_published_over_a_value_that_is_lost(place: Path, state: str, replaced: bool) -> None:  # noqa: F811
+    """The reports of a published value were in another one: two published values, less each other, gave 400 reports."""
+    counts = write_arms(place, {"a": 2_000, "b": 400, "c": 1_000})
+    run(place)
+    before, file = files(place / "site"), place / "summaries" / f"arms-a-{DAYS[0]}.parquet"
+    moved = counts["a"] + counts["b"]
+    write_summary(replace(moved, metric=ARMS.in_group("b")), file.with_name(f"arms-b-{DAYS[0]}.parquet"))
+    if state == "gone":
+        file.unlink()
+    else:
+        empty = replace(counts["a"], reports=counts["a"].reports * 0, ones=counts["a"].ones * 0)
+        write_summary(empty, file)
+    results = run(place, replaced={"arms"} if replaced else ())
+    assert files(place / "site") == before
+    assert statuses(results) | {f"arms-{value} {DAYS[0]}": "failed" for value in "abc"} == statuses(results)
+    write_arms(place, {"a": 2_000, "b": 400, "c": 1_000})
+    run(place)
+    assert files(place / "site") == before
+
+
+@pytest.mark.usefixtures("place")
 def test_readers_do_not_forget_the_values_of_a_sum(place: Path) -> None:  # noqa: F811
     """When the smallest value had other counts, and nobody had accepted them, the sum that was decoded anew had a lower epsilon than before."""
     sizes = {"a": 1_000, "b": 5_000, "c": 5_000}
