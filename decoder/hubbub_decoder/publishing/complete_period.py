@@ -25,6 +25,7 @@ from hubbub.files.regular_files import open_regular
 from hubbub.text import escape_untrusted
 from hubbub_decoder.batch_decoding.tasks import Task
 from hubbub_decoder.errors import CandidateError
+from hubbub_decoder.publishing.names import METRICS_FILE
 from hubbub_decoder.results_store.store import PeriodKey, SummaryFile
 
 _OPEN = (
@@ -97,8 +98,13 @@ def read_period(
 ) -> CountedPeriod | str:
     """Counts of the file of a task, which has one period, or why the period is not over; shown : hashes of the counts that were published.
 
-    Raises HubbubError if there are several files, or if the file or the candidates cannot be used.
+    Raises HubbubError if there are several files, or if the name, the file or the candidates cannot be used.
     """
+    if task.metric.name == METRICS_FILE:
+        raise SummaryError(
+            f"{METRICS_FILE}.json of the site is the list of its metrics, so no metric of this name is published: collect it under another "
+            f"name, and pass --withhold {METRICS_FILE}"
+        )
     _check_approved(task.candidates)
     if len(task.files) > 1:
         names = ", ".join(escape_untrusted(file.name) for file in task.files)

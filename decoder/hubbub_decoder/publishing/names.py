@@ -10,6 +10,9 @@ from collections.abc import Collection
 
 from hubbub_decoder.results_store.store import PeriodKey
 
+METRICS_FILE = "index"
+"""Name of the JSON file with the list of metrics, without its suffix: no metric of this name is published."""
+
 
 def page_name(metric: str, key: PeriodKey) -> str:
     """Path of the page of a period, without its suffix.

@@ -15,7 +15,7 @@ from hubbub.privacy.pricing import shown_epsilon
 from hubbub_decoder.batch_decoding.tasks import folder_of, releases
 from hubbub_decoder.errors import OutputError
 from hubbub_decoder.publishing.groups import is_replaced
-from hubbub_decoder.publishing.names import is_named, short_names
+from hubbub_decoder.publishing.names import METRICS_FILE, is_named, short_names
 from hubbub_decoder.publishing.plan import Published
 from hubbub_decoder.publishing.tables import FOLDER, PublishedPeriod, feed, index_json, latest, metric_csv, metric_json
 from hubbub_decoder.report.about import period_text, provenance_rows
@@ -49,13 +49,15 @@ class SiteFile:
 def site_files(store: ResultsStore, published: Published, withheld: Collection[str]) -> list[SiteFile]:
     """Files of the site of what was published, without what is withheld.
 
-    Their contents raise OutputError if a result is damaged.
+    Their contents raise OutputError if a result is damaged. Raises OutputError if two have the same path.
     """
     read = lru_cache(_KEPT_DECODINGS)(partial(_decoding, store))
-    return [
-        SiteFile(path, text_hash(json.dumps([releases(), path, inputs])), content)
-        for path, inputs, content in _files(_periods(published, withheld), read)
-    ]
+    found = dict[str, SiteFile]()
+    for path, inputs, content in _files(_periods(published, withheld), read):
+        if path in found:
+            raise OutputError(f"{path} would be of two pages of the site. Pass --withhold METRIC for one of them.")
+        found[path] = SiteFile(path, text_hash(json.dumps([releases(), path, inputs])), content)
+    return list(found.values())
 
 
 def _periods(published: Published, withheld: Collection[str]) -> list[PublishedPeriod]:
@@ -94,7 +96,7 @@ def _files(periods: Sequence[PublishedPeriod], read: Read) -> Iterator[_File]:
         yield from _files_of_metric(name, group, read)
     every = [_facts(each) for each in periods]
     last = [_last(group) for group in of_metric.values()]
-    yield f"{FOLDER}/index.json", every, partial(_index, of_metric, read)
+    yield f"{FOLDER}/{METRICS_FILE}.json", every, partial(_index, of_metric, read)
     yield "feed.xml", every, partial(_feed, periods, read)
     yield "index.html", every, partial(_front, last, [len(_whole(group)) for group in of_metric.values()], read)
 

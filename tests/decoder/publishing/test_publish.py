@@ -31,6 +31,7 @@ from hubbub_decoder.batch_decoding import tasks
 from hubbub_decoder.batch_decoding.tasks import counts_hash
 from hubbub_decoder.errors import OutputError
 from hubbub_decoder.options import Options
+from hubbub_decoder.publishing import pages
 from hubbub_decoder.publishing import site as publishing
 from hubbub_decoder.publishing.plan import PeriodResult, PeriodStatus, Terms
 from hubbub_decoder.publishing.site import Inputs, publish
@@ -268,6 +269,27 @@ def test_the_bits_of_unlisted_strings_are_not_published(place: Path) -> None:
         for name, data in files(place / "site").items()
         if name.startswith("v1/")
     )
+
+
+def test_each_file_of_a_site_has_one_path(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The JSON file of a metric "index" was overwritten by the list of metrics."""
+    names = "index", "index.json", "index.html", "feed", "feed.xml", "report", "v1", "dark.csv", "dark-a"
+    for name in names:
+        write_day(place, DAYS[0], replace(DARK, name=name))
+    results = run(place)
+    failed = {name: each.reason for name, each in results.items() if each.status is not PeriodStatus.PUBLISHED}
+    assert list(failed) == [f"index {DAYS[0]}"]
+    assert "--withhold index" in failed[f"index {DAYS[0]}"]
+    listed = {each["metric"]: each["json"] for each in document(place, "index")["metrics"]}
+    assert listed.keys() == {"page", "dark", *names} - {"index"}
+    for name, address in listed.items():
+        assert json.loads((place / "site" / "v1" / address).read_text())["metric"] == name
+    monkeypatch.setattr(pages, "METRICS_FILE", "dark")
+    write_day(place, DAYS[1], DARK)
+    before = files(place / "site")
+    with pytest.raises(OutputError, match=r"v1/dark\.json would be of two pages"):
+        run(place)
+    assert files(place / "site") == before
 
 
 def test_a_table_of_results_is_no_list_of_approved_strings(place: Path) -> None:
