@@ -123,6 +123,20 @@ SELECT metric, digest, nullif(group_value, '') AS group_value, period, mean AS v
     mean_high AS high, num_reports
 FROM results JOIN definitions USING (digest, group_value)
 WHERE mean IS NOT NULL;
+
+CREATE VIEW epsilons AS
+WITH pages AS (
+    SELECT digest, group_value, period, max(id) AS last, count(DISTINCT counts_hash) AS versions,
+        max(composed_epsilon) AS composed_epsilon
+    FROM releases GROUP BY digest, group_value, period
+), periods AS (
+    SELECT digest, period, max(versions) > 1 AS replaced FROM pages GROUP BY digest, period
+)
+SELECT metric, digest, nullif(group_value, '') AS group_value, period, versions,
+    (SELECT epsilon FROM releases WHERE id = last) AS epsilon,
+    CASE WHEN replaced THEN results.epsilon ELSE pages.composed_epsilon END AS composed_epsilon
+FROM pages JOIN periods USING (digest, period) JOIN definitions USING (digest, group_value)
+    JOIN results USING (digest, group_value, period);
 """
 
 Migration = Callable[[sqlite3.Connection], None]

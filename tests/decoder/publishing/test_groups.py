@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from dataclasses import replace
 from functools import reduce
@@ -29,6 +30,7 @@ from hubbub_decoder.publishing.groups import reasons_to_withhold, smallest_cohor
 from hubbub_decoder.publishing.plan import PeriodStatus
 from hubbub_decoder.results_store.store import FileStamp, PeriodKey, SummaryFile
 from tests.decoder.publishing.test_publish import DAYS, PAGE, document, files, place, run, statuses  # noqa: F401  (a fixture)
+from tests.support.paths import DOCS
 from tests.support.report_pages import visible_page_text
 
 VALUES = ("a", "b", "c", "d", "other")
@@ -301,3 +303,27 @@ def test_readers_do_not_forget_the_values_of_a_sum(place: Path) -> None:  # noqa
     with sqlite3.connect(place / "site.files" / "private" / "results.sqlite") as store:
         recorded = store.execute("SELECT epsilon FROM releases WHERE digest = ? AND group_value = ''", (ARMS.digest,))
         assert [each for (each,) in recorded] == [before["central_epsilon"]] * 2
+
+
+@pytest.mark.usefixtures("place")
+def test_documented_epsilons_are_those_of_the_site(place: Path) -> None:  # noqa: F811
+    """A value beside a replaced one had the epsilon of its own releases alone in the documented query."""
+    page = (DOCS / "reference" / "results-schema.md").read_text(encoding="utf-8")
+    (query,) = [found for found in re.findall(r"```sql\n(.*?)```", page, re.DOTALL) if "epsilon" in found]
+    write_arms(place, {"a": 1_100, "b": 2_000, "c": 3_000, "d": 400, "other": 5_000})
+    write_arms(place, {"a": 1_200, "b": 2_000}, DAYS[1])
+    columns = "metric", "group", "period", "releases", "central_epsilon", "composed_epsilon"
+    for night in range(3):
+        if night == 1:
+            write_arms(place, {"a": 1_100, "b": 2_100, "c": 3_000, "d": 400, "other": 5_000})
+        run(place, replaced={"arms"} if night == 1 else (), withdrawn={f"page/{DAYS[0]}"} if night == 2 else ())
+        shown = [period for name in ("page", "arms", "dark") for period in document(place, name)["periods"]]
+        with sqlite3.connect(place / "site.files" / "private" / "results.sqlite") as store:
+            found = store.execute(query).fetchall()
+        wanted = {tuple(period[name] for name in columns) for period in shown}
+        assert {(metric, *others) for metric, _, *others in found} == wanted
+        assert len(found) == len(wanted) == len(shown)
+        composed = {
+            each["composed_epsilon"] for each in shown if each["metric"] == "arms" and each["period"] == DAYS[0]
+        }
+        assert (composed == {epsilon(ARMS)}) is (night > 0)

@@ -223,7 +223,7 @@ def test_documented_queries_show_every_kind(tmp_path: Path, monkeypatch: pytest.
         ]
         assert any(rows), name
         assert all(None not in row for found in rows for row in found)
-    assert {(row[0], row[4], row[5]) for row in connection.execute(releases)} == {(name, 1, 0.5) for name in names}
+    assert {(row[0], *row[4:]) for row in connection.execute(releases)} == {(name, 1, 0.25, 0.5) for name in names}
     (program,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     variables: dict[str, Any] = {}
     monkeypatch.chdir(tmp_path)
