@@ -15,6 +15,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -46,8 +47,10 @@ from hubbub_decoder.publishing.plan import (
 from hubbub_decoder.publishing.summary_index import SummaryIndex
 from hubbub_decoder.results_store.store import FileStamp, PeriodKey, Release, ResultsStore, Run, StoredResult, text_hash
 
-_PRIVATE, _STORE, _UNFINISHED = "private", "results.sqlite", "unfinished"
+_PRIVATE, _STORE = "private", "results.sqlite"
+_UNFINISHED, _REMOVED, _LINK = "unfinished", "removed", "link"
 _NAME_DIGITS = 16
+_VERSION_NAME = re.compile(f"[0-9a-f]{{{_NAME_DIGITS}}}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +252,7 @@ def _files_of(site: Path) -> Iterator[Path]:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise OutputError(f"{site} is being published by another process. Wait until it ends.") from None
+            _remove_leftovers(files)
             yield files
     except OSError as problem:
         raise OutputError(f"{problem.filename or site} cannot be written: {problem.strerror}.") from None
@@ -271,33 +275,59 @@ def _is_shown(version: str, files: Path, site: Path) -> bool:
 def _show(site_files: Sequence[SiteFile], files: Path, site: Path) -> str:
     """Write a version, link to it, and return its name. A file that the shown version has with the same inputs is linked, not made again.
 
-    The name of a version is the hash of the inputs of all its files.
+    The name of a version is the hash of the inputs of all its files. Versions that are neither shown nor wanted are removed before a new one is
+    written: after a kill at any step, there is at most one beside the shown version.
     """
     manifest = {each.path: each.inputs_hash for each in site_files}
     text = json.dumps(manifest, sort_keys=True)
     version = text_hash(text)[:_NAME_DIGITS]
     if _is_shown(version, files, site):
         return version
-    before = site.readlink().name if site.is_symlink() else ""
-    if not (files / version).is_dir():
-        new, known = files / _UNFINISHED, _manifest(files, before)
-        shutil.rmtree(new, ignore_errors=True)
-        for each in site_files:
-            place = new / each.path
-            place.parent.mkdir(parents=True, exist_ok=True)
-            if known.get(each.path) != each.inputs_hash or not _is_linked(files / before / each.path, place):
-                _write(place, each.content())
-        _write(files / _PRIVATE / f"{version}.json", text.encode())
-        new.rename(files / version)
-    link = files / "link"
-    link.unlink(missing_ok=True)
+    shown = site.readlink().name if site.is_symlink() else ""
+    is_whole = (files / version).is_dir() and bool(_manifest(files, version))
+    kept = {shown, version} if is_whole else {shown} - {version}
+    _remove_versions(_versions(files) - kept, files)
+    if not is_whole:
+        _write_version(version, text, site_files, files, shown)
+    link = files / _LINK
     link.symlink_to(Path(files.name, version))
     link.replace(site)
-    for path in files.iterdir():
-        if path.name not in (version, before, _PRIVATE):
-            shutil.rmtree(path)
-            (files / _PRIVATE / f"{path.name}.json").unlink(missing_ok=True)
     return version
+
+
+def _write_version(version: str, manifest: str, site_files: Sequence[SiteFile], files: Path, shown: str) -> None:
+    """Write a version, which has its name when it is complete."""
+    new, known = files / _UNFINISHED, _manifest(files, shown)
+    for each in site_files:
+        place = new / each.path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if known.get(each.path) != each.inputs_hash or not _is_linked(files / shown / each.path, place):
+            _write(place, each.content())
+    _write(files / _PRIVATE / f"{version}.json", manifest.encode())
+    new.rename(files / version)
+
+
+def _versions(files: Path) -> set[str]:
+    """Names of the versions, also of those that have only a directory or only a manifest."""
+    names = {path.name for path in files.iterdir()} | {path.stem for path in (files / _PRIVATE).glob("*.json")}
+    return {name for name in names if _VERSION_NAME.fullmatch(name)}
+
+
+def _remove_versions(versions: Iterable[str], files: Path) -> None:
+    """Remove versions, none of which has its name while only a part of it is left."""
+    for version in versions:
+        (files / _PRIVATE / f"{version}.json").unlink(missing_ok=True)
+        if (files / version).is_dir():
+            (files / version).rename(files / _REMOVED)
+            shutil.rmtree(files / _REMOVED)
+
+
+def _remove_leftovers(files: Path) -> None:
+    """Remove what a killed run was writing or removing."""
+    for path in (files / _UNFINISHED, files / _REMOVED):
+        if path.exists():
+            shutil.rmtree(path)
+    (files / _LINK).unlink(missing_ok=True)
 
 
 def _manifest(files: Path, version: str) -> dict[str, str]:

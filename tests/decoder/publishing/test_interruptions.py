@@ -6,6 +6,7 @@ import contextlib
 import os
 import shutil
 import sqlite3
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -145,6 +146,40 @@ def test_an_interrupted_replacement_is_shown_with_both_releases_or_not(
             run(place_of_step, replaced={"page"})
             assert document(place_of_step)["periods"][0]["releases"] == 2
     assert number is not None or seen == {1, 2}
+
+
+def test_a_version_whose_removal_was_killed_is_shown_again_with_all_files(place: Path) -> None:  # noqa: F811
+    """A night that showed it again took the half that was left for all of it."""
+    run(place)
+    wanted = files(place / "site")
+    run(place, withheld={"dark"})
+    number, code = 0, 9
+    while code:
+        number += 1
+        with copied(place) as copy:
+            code = killed_at_removal(number, lambda copy=copy: run(copy, withheld={"page"}))
+            run(copy, withheld={"page"})
+            run(copy)
+            assert files(copy / "site") == wanted
+            assert len(list((copy / "site.files").iterdir())) == 3
+    assert number > len(wanted)
+
+
+def killed_at_removal(number: int, function: Callable[[], object]) -> int:
+    """Call a function in a child that is killed before its removal of a number, from 1, of a file or directory; return its exit code."""
+    if child := os.fork():
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    count = 0
+
+    def audit(event: str, _: tuple[Any, ...]) -> None:
+        nonlocal count
+        count += event in {"os.remove", "os.rmdir"}
+        if count == number:
+            os._exit(9)
+
+    sys.addaudithook(audit)
+    function()
+    os._exit(0)
 
 
 def test_a_full_disk_of_the_store_leaves_the_site(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
