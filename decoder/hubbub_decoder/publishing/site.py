@@ -5,6 +5,7 @@ SITE.files/
     VERSION/               the last two versions, so that a reader of the older one still finds its files
     private/               mode 0700
         results.sqlite     the results, with all releases and withdrawals: the site is made from it alone
+        published.json     how many releases and which withdrawals the file of results had, so that an older one is not taken for it
         VERSION.json       what each file of a version depends on, of which the version is named by the hash
 
 A run reads what is new, plans, decodes, records, and shows what the store has. What a run recorded before it was killed, the next run shows.
@@ -27,6 +28,7 @@ from hubbub.files.private_file import make_private_directory
 from hubbub.files.regular_files import OddEntry, files_below
 from hubbub_decoder.batch_decoding.run import Outcome, Status, decode_tasks
 from hubbub_decoder.batch_decoding.tasks import CANDIDATE_SUFFIXES, find_tasks, releases
+from hubbub_decoder.data.output_files import atomic_write
 from hubbub_decoder.errors import OutputError
 from hubbub_decoder.options import Options
 from hubbub_decoder.publishing.groups import composed_epsilon
@@ -47,7 +49,7 @@ from hubbub_decoder.publishing.plan import (
 from hubbub_decoder.publishing.summary_index import SummaryIndex
 from hubbub_decoder.results_store.store import FileStamp, PeriodKey, Release, ResultsStore, Run, StoredResult, text_hash
 
-_PRIVATE, _STORE = "private", "results.sqlite"
+_PRIVATE, _STORE, _PUBLISHED = "private", "results.sqlite", "published.json"
 _UNFINISHED, _REMOVED, _LINK = "unfinished", "removed", "link"
 _NAME_DIGITS = 16
 _VERSION_NAME = re.compile(f"[0-9a-f]{{{_NAME_DIGITS}}}")
@@ -111,10 +113,12 @@ def publish(
     The site shows what the store has, without what is withheld. So a published period stays as it was, and fails, if its inputs do not allow
     to publish it again. The files depend on the store and this release of hubbub, and on no clock.
 
-    Raises OutputError if the site cannot be written, if another process publishes it, and for a `site` that this function did not make.
+    Raises OutputError if the site cannot be written, if another process publishes it, for a `site` that this function did not make, and for a
+    file of results that is missing or older than the site.
     Raises SummaryError if there is nothing to publish, and for a name in `terms` of which nothing is known.
     """
     with _files_of(site) as files, ResultsStore(files / _PRIVATE / _STORE) as store:
+        _check_store(store, files, site)
         stamp = inputs.stamp(terms)
         last = store.last_run()
         if last is not None and last.inputs_hash == stamp and _is_shown(last.site_version, files, site):
@@ -125,6 +129,7 @@ def publish(
         store.withdraw(terms.withdrawn, [key for key in before.releases if is_named(before.name(key), terms.withdrawn)])
         results = {**plan.results, **{each.name: each for each in _record(plan, store, before, processes, show)}}
         published = Published.of(store)
+        _write_published(published, files)
         version = _show(site_files(store, published, terms.withheld), files, site)
         found = sorted(results.values(), key=lambda each: each.name)
         if stamp is not None and not any(each.status is PeriodStatus.FAILED for each in found):
@@ -139,6 +144,7 @@ def preview(inputs: Inputs, site: Path, terms: Terms) -> tuple[list[PeriodResult
     """
     files = _checked_files_of(site)
     with ResultsStore(files / _PRIVATE / _STORE, copy=True) as store:
+        _check_store(store, files, site)
         plan, _ = _plan(inputs, store, terms)
         before = Published.of(store, terms.withdrawn)
         stored = {each.path: each.inputs_hash for each in site_files(store, before, terms.withheld)}
@@ -266,6 +272,39 @@ def _checked_files_of(site: Path) -> Path:
     if site.is_symlink() and site.readlink().parent != Path(files.name):
         raise OutputError(f"{site} links to {site.readlink()}, which `hubbub publish` did not make. Name another path.")
     return files
+
+
+def _check_store(store: ResultsStore, files: Path, site: Path) -> None:
+    """Raise OutputError if the site has shown releases, or hidden withdrawn ones, of which the store knows nothing.
+
+    `_write_published` runs after the store is written and before the site changes, so a run that is killed leaves a store that passes.
+    """
+    path, record = files / _PRIVATE / _STORE, files / _PRIVATE / _PUBLISHED
+    try:
+        published = json.loads(record.read_text(encoding="utf-8"))
+        releases, withdrawn = int(published["releases"]), frozenset(published["withdrawn"])
+    except FileNotFoundError:
+        releases, withdrawn = int(site.is_symlink()), frozenset()
+    except (ValueError, KeyError, TypeError):
+        raise OutputError(f"{record} is damaged. Delete it if {path} is the newest there is.") from None
+    found, missing = store.num_releases(), sorted(withdrawn - store.withdrawn())
+    if found < releases or missing:
+        names = f" and no withdrawal of {', '.join(missing)}" if missing else ""
+        raise OutputError(
+            f"{path} has {found} releases{names}, and {site} was published with {releases} or more: the file is missing, or older than the site. "
+            f"Restore the newest backup of it. If that is older, too, delete {record}, and repeat all withdrawals and replacements since the "
+            "backup in the next run. If there is none, name another --out-dir."
+        )
+
+
+def _write_published(published: Published, files: Path) -> None:
+    """Write down how much the store has, for `_check_store`."""
+    releases = sum(map(len, published.every.values()))
+    text = json.dumps({"releases": releases, "withdrawn": sorted(published.withdrawn)}, ensure_ascii=False)
+    with atomic_write(files / _PRIVATE / _PUBLISHED, private=True) as file:
+        file.write(text.encode())
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _is_shown(version: str, files: Path, site: Path) -> bool:

@@ -231,6 +231,11 @@ class ResultsStore:
             found[key] = (*found.get(key, ()), Release(key, *fields))
         return found
 
+    def num_releases(self) -> int:
+        """Number of all releases, which only grows."""
+        ((number,),) = self._select("SELECT count(*) FROM releases")
+        return int(number)
+
     def metrics(self) -> dict[tuple[str, str], Metric]:
         """Metrics by the digest of the definition and the value of the group."""
         rows = self._select("SELECT digest, group_value, definition FROM definitions")

@@ -230,6 +230,43 @@ def test_a_damaged_result_stops_the_run_that_needs_it(place: Path) -> None:
     assert f"page@{PAGE.digest[:8]}/{DAYS[1]}.html" in files(place / "site")
 
 
+@pytest.mark.parametrize("store", ["missing", "empty", "older", "older, also than a withdrawal of what was withheld"])
+def test_a_store_that_knows_less_than_the_site_is_refused(place: Path, store: str) -> None:
+    """A withdrawn metric was back, and replaced counts were the only release."""
+    path, record = (place / "site.files" / "private" / name for name in ("results.sqlite", "published.json"))
+    run(place)
+    terms: dict[str, Iterable[str]] = {"withheld": {"dark"}} if "withheld" in store else {"replaced": {"page"}}
+    if "withheld" in store:
+        run(place, **terms)
+    backup = path.read_bytes()
+    write_day(place, DAYS[0], seed=9)
+    run(place, withdrawn={"dark"}, **terms)
+    shown, newest = files(place / "site"), path.read_bytes()
+    path.unlink()
+    if store != "missing":
+        path.write_bytes(b"" if store == "empty" else backup)
+    inputs = Inputs(place / "summaries", place / "candidates", Options())
+    for function in (publish, publishing.preview):
+        with pytest.raises(OutputError, match="Restore the newest backup"):
+            function(inputs, place / "site", Terms(1_000))
+    assert files(place / "site") == shown
+    record.unlink()
+    if "older" in store:
+        run(place, withdrawn={"dark"}, **terms)
+        assert files(place / "site") == shown
+    else:
+        with pytest.raises(OutputError, match="Restore the newest backup"):
+            run(place)
+    path.write_bytes(newest)
+    run(place)
+    assert not any("dark" in name for name in files(place / "site"))
+
+
+def test_a_site_without_releases_is_published_again(place: Path) -> None:
+    for _ in range(2):
+        assert set(statuses(run(place, min_reports=9_999)).values()) == {"waiting"}
+
+
 def test_a_site_is_made_again_from_the_store_alone(place: Path) -> None:
     run(place)
     before, version = files(place / "site"), (place / "site").readlink()
@@ -310,7 +347,7 @@ def test_the_site_is_private_where_it_must_be_and_keeps_two_versions(place: Path
     assert before is not None
     versions = {before.name, (place / "site").readlink().name}
     assert {path.name for path in (place / "site.files").iterdir()} == {*versions, "private"}
-    manifests = {path.stem for path in (place / "site.files" / "private").glob("*.json")}
+    manifests = {path.stem for path in (place / "site.files" / "private").glob("*.json")} - {"published"}
     assert len(versions) == 2
     assert versions == manifests
 
