@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     required=True,
     type=PATH,
     metavar="DIRECTORY",
-    help="Output directory for the site: a link, which changes by one rename.",
+    help="Output directory for the site: a link, which changes by one rename. DIRECTORY.files, to which it links, does not belong below a document root.",
 )
 @candidates_directory_option
 @click.option(

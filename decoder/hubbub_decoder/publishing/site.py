@@ -2,7 +2,7 @@
 
 SITE                       a symbolic link to one of the versions: what a web server shows
 SITE.files/
-    VERSION/               the last two versions, so that a reader of the older one still finds its files
+    VERSION/               the last two versions, so that a reader of the older one still finds its files, unless it has a withdrawn page
     private/               mode 0700
         results.sqlite     the results, with all releases and withdrawals: the site is made from it alone
         published.json     how many releases and which withdrawals the file of results had, so that an older one is not taken for it
@@ -18,6 +18,7 @@ import json
 import os
 import re
 import shutil
+import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -118,6 +119,7 @@ def publish(
     Raises SummaryError if there is nothing to publish, and for a name in `terms` of which nothing is known.
     """
     with _files_of(site) as files, ResultsStore(files / _PRIVATE / _STORE) as store:
+        _set_mode(files / _PRIVATE / _STORE, 0o600)
         _check_store(store, files, site)
         stamp = inputs.stamp(terms)
         last = store.last_run()
@@ -131,6 +133,9 @@ def publish(
         published = Published.of(store)
         _write_published(published, files)
         version = _show(site_files(store, published, terms.withheld), files, site)
+        _remove_versions(
+            {each for each in _versions(files) - {version} if _has_page(each, published.withdrawn, files)}, files
+        )
         found = sorted(results.values(), key=lambda each: each.name)
         if stamp is not None and not any(each.status is PeriodStatus.FAILED for each in found):
             store.remember_run(Run(stamp, version, tuple((each.name, each.status, each.reason) for each in found)))
@@ -253,6 +258,7 @@ def _files_of(site: Path) -> Iterator[Path]:
     try:
         files.mkdir(exist_ok=True)
         make_private_directory(files / _PRIVATE)
+        _set_mode(files / _PRIVATE, 0o700)
         with (files / _PRIVATE / "lock").open("wb") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -262,6 +268,11 @@ def _files_of(site: Path) -> Iterator[Path]:
             yield files
     except OSError as problem:
         raise OutputError(f"{problem.filename or site} cannot be written: {problem.strerror}.") from None
+
+
+def _set_mode(path: Path, mode: int) -> None:
+    if stat.S_IMODE(path.stat().st_mode) != mode:
+        path.chmod(mode)
 
 
 def _checked_files_of(site: Path) -> Path:
@@ -367,6 +378,12 @@ def _remove_leftovers(files: Path) -> None:
         if path.exists():
             shutil.rmtree(path)
     (files / _LINK).unlink(missing_ok=True)
+
+
+def _has_page(version: str, withdrawn: frozenset[str], files: Path) -> bool:
+    """Whether a version has a page of a withdrawn period, or nobody knows which pages it has."""
+    manifest = _manifest(files, version)
+    return not manifest or any(is_named(name.removesuffix(".html"), withdrawn) for name in manifest if "@" in name)
 
 
 def _manifest(files: Path, version: str) -> dict[str, str]:

@@ -352,6 +352,33 @@ def test_the_site_is_private_where_it_must_be_and_keeps_two_versions(place: Path
     assert versions == manifests
 
 
+def test_modes_are_private_in_each_run(place: Path) -> None:
+    """Also those of a directory that somebody made before, and of a store that was copied back."""
+    private = place / "site.files" / "private"
+    private.mkdir(parents=True)
+    for _ in range(2):
+        private.chmod(0o755)
+        run(place)
+        assert [stat.S_IMODE(path.stat().st_mode) for path in (private, private / "results.sqlite")] == [0o700, 0o600]
+        (private / "results.sqlite").chmod(0o644)
+    run(place)
+    assert stat.S_IMODE((private / "results.sqlite").stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("is_shown_first", [False, True])
+def test_no_version_keeps_a_withdrawn_page(
+    place: Path, monkeypatch: pytest.MonkeyPatch, *, is_shown_first: bool
+) -> None:
+    """Also if the run ended after the site had changed."""
+    run(place)
+    if is_shown_first:
+        with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+            patched.setattr(publishing, "_has_page", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+            run(place, withdrawn={"dark"})
+    run(place, withdrawn={"dark"})
+    assert not list((place / "site.files").rglob("dark*"))
+
+
 @pytest.fixture
 def planned(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """Grows with each plan that a run makes."""
