@@ -20,9 +20,10 @@ import re
 import shutil
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import BinaryIO
 
 from hubbub.errors import SummaryError
 from hubbub.files.private_file import make_private_directory
@@ -51,7 +52,7 @@ from hubbub_decoder.publishing.summary_index import SummaryIndex
 from hubbub_decoder.results_store.store import FileStamp, PeriodKey, Release, ResultsStore, Run, StoredResult, text_hash
 
 _PRIVATE, _STORE, _PUBLISHED = "private", "results.sqlite", "published.json"
-_UNFINISHED, _REMOVED, _LINK = "unfinished", "removed", "link"
+_UNFINISHED, _REMOVED, _LINK, _LOCK = "unfinished", "removed", "link", "lock"
 _NAME_DIGITS = 16
 _VERSION_NAME = re.compile(f"[0-9a-f]{{{_NAME_DIGITS}}}")
 
@@ -147,14 +148,13 @@ def preview(inputs: Inputs, site: Path, terms: Terms) -> tuple[list[PeriodResult
 
     A decoding that will fail counts as published. Raises as `publish`.
     """
-    files = _checked_files_of(site)
-    with ResultsStore(files / _PRIVATE / _STORE, copy=True) as store:
+    with _unchanged_files_of(site) as files, ResultsStore(files / _PRIVATE / _STORE, copy=True) as store:
         _check_store(store, files, site)
         plan, _ = _plan(inputs, store, terms)
         before = Published.of(store, terms.withdrawn)
         stored = {each.path: each.inputs_hash for each in site_files(store, before, terms.withheld)}
-    manifest = _manifest(files, site.readlink().name) if site.is_symlink() else {}
-    shown = {f"{path.parent.name}/{path.stem}" for path in site.glob("*@*/*.html") if path.stem != "index"}
+        manifest = _manifest(files, site.readlink().name) if site.is_symlink() else {}
+        shown = {f"{path.parent.name}/{path.stem}" for path in site.glob("*@*/*.html") if path.stem != "index"}
     outdated = {name for name in shown if manifest.get(f"{name}.html") != stored.get(f"{name}.html")}
     published = {each.period.name: PeriodResult(each.period.name, PeriodStatus.PUBLISHED) for each in plan.releases}
     results = sorted((published | {**plan.results}).values(), key=lambda each: each.name)
@@ -255,19 +255,39 @@ def _results(
 def _files_of(site: Path) -> Iterator[Path]:
     """Directory of the versions, which no other process changes until the end of the block."""
     files = _checked_files_of(site)
-    try:
+    with _explained(site, "written"):
         files.mkdir(exist_ok=True)
         make_private_directory(files / _PRIVATE)
         _set_mode(files / _PRIVATE, 0o700)
-        with (files / _PRIVATE / "lock").open("wb") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise OutputError(f"{site} is being published by another process. Wait until it ends.") from None
+        with (files / _PRIVATE / _LOCK).open("wb") as lock:
+            _lock(lock, site)
             _remove_leftovers(files)
             yield files
+
+
+@contextmanager
+def _unchanged_files_of(site: Path) -> Iterator[Path]:
+    """Directory of the versions, which may not exist, and which no process changes until the end of the block; nothing is written."""
+    files = _checked_files_of(site)
+    with _explained(site, "read"), ExitStack() as stack:
+        if (files / _PRIVATE / _LOCK).exists():
+            _lock(stack.enter_context((files / _PRIVATE / _LOCK).open("rb")), site)
+        yield files
+
+
+@contextmanager
+def _explained(site: Path, done: str) -> Iterator[None]:
+    try:
+        yield
     except OSError as problem:
-        raise OutputError(f"{problem.filename or site} cannot be written: {problem.strerror}.") from None
+        raise OutputError(f"{problem.filename or site} cannot be {done}: {problem.strerror}.") from None
+
+
+def _lock(file: BinaryIO, site: Path) -> None:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise OutputError(f"{site} is being published or checked by another process. Wait until it ends.") from None
 
 
 def _set_mode(path: Path, mode: int) -> None:
@@ -402,14 +422,16 @@ def _is_linked(old: Path, new: Path) -> bool:
         os.link(old, new)
     except FileNotFoundError:
         return False
+    except FileExistsError:
+        raise
     except OSError:
         shutil.copyfile(old, new)
     return True
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Write a file durably: later versions link to it."""
-    with path.open("wb") as file:
+    """Write a new file durably: later versions link to it."""
+    with path.open("xb") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())

@@ -175,11 +175,19 @@ def open_database(path: Path | None, migrations: Sequence[Migration] = MIGRATION
 
 
 def open_copy(path: Path) -> sqlite3.Connection:
-    """Copy of a file of results in memory, in this version; an empty one if there is no file. Nothing is written."""
+    """Copy of a file of results in memory, in this version; an empty one if there is no file. Nothing is written.
+
+    Raises OutputError as `open_database`, and if a program that wrote was killed: only another one that writes can roll that back.
+    """
+    journal = Path(f"{path}-journal")
+    if journal.exists():
+        raise OutputError(
+            f"{journal} is left of a run that was killed. Run the command without --check, which rolls it back."
+        )
     connection = _connect(":memory:")
     try:
         if path.exists():
-            with closing(_connect(path)) as file:
+            with closing(_connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as file:
                 file.backup(connection)
     except sqlite3.Error as problem:
         connection.close()
@@ -187,8 +195,8 @@ def open_copy(path: Path) -> sqlite3.Connection:
     return _prepared(connection, path, MIGRATIONS)
 
 
-def _connect(place: str | Path) -> sqlite3.Connection:
-    return sqlite3.connect(place, timeout=_BUSY_SECONDS, isolation_level=None)
+def _connect(place: str | Path, *, uri: bool = False) -> sqlite3.Connection:
+    return sqlite3.connect(place, timeout=_BUSY_SECONDS, isolation_level=None, uri=uri)
 
 
 def _prepared(connection: sqlite3.Connection, path: Path | None, migrations: Sequence[Migration]) -> sqlite3.Connection:

@@ -8,6 +8,7 @@ import shutil
 import sqlite3
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -157,7 +158,7 @@ def test_a_version_whose_removal_was_killed_is_shown_again_with_all_files(place:
     while code:
         number += 1
         with copied(place) as copy:
-            code = killed_at_removal(number, lambda copy=copy: run(copy, withheld={"page"}))
+            code = killed_at_removal(number, partial(run, copy, withheld={"page"}))
             run(copy, withheld={"page"})
             run(copy)
             assert files(copy / "site") == wanted

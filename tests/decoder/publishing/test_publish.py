@@ -33,6 +33,7 @@ from hubbub_decoder.errors import OutputError
 from hubbub_decoder.options import Options
 from hubbub_decoder.publishing import pages
 from hubbub_decoder.publishing import site as publishing
+from hubbub_decoder.publishing.pages import site_files
 from hubbub_decoder.publishing.plan import PeriodResult, PeriodStatus, Terms
 from hubbub_decoder.publishing.site import Inputs, publish
 from hubbub_decoder.results_store import store as results_store
@@ -235,7 +236,7 @@ def test_a_store_that_knows_less_than_the_site_is_refused(place: Path, store: st
     """A withdrawn metric was back, and replaced counts were the only release."""
     path, record = (place / "site.files" / "private" / name for name in ("results.sqlite", "published.json"))
     run(place)
-    terms: dict[str, Iterable[str]] = {"withheld": {"dark"}} if "withheld" in store else {"replaced": {"page"}}
+    terms: dict[str, Any] = {"withheld": {"dark"}} if "withheld" in store else {"replaced": {"page"}}
     if "withheld" in store:
         run(place, **terms)
     backup = path.read_bytes()
@@ -370,11 +371,16 @@ def test_no_version_keeps_a_withdrawn_page(
     place: Path, monkeypatch: pytest.MonkeyPatch, *, is_shown_first: bool
 ) -> None:
     """Also if the run ended after the site had changed."""
+
+    def ended(*_: object) -> None:
+        raise KeyboardInterrupt
+
     run(place)
     if is_shown_first:
-        with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-            patched.setattr(publishing, "_has_page", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
-            run(place, withdrawn={"dark"})
+        with monkeypatch.context() as patched:
+            patched.setattr(publishing, "_has_page", ended)
+            with pytest.raises(KeyboardInterrupt):
+                run(place, withdrawn={"dark"})
     run(place, withdrawn={"dark"})
     assert not list((place / "site.files").rglob("dark*"))
 
@@ -522,6 +528,66 @@ def test_a_preview_says_what_changes_and_why(place: Path) -> None:
     found = json.loads(CliRunner().invoke(main, [*arguments, "--json"]).stdout)
     assert {each["kind"] for each in found["changes"]} == {"changes"}
     assert [each["status"] for each in found["periods"]] == ["published", "failed", "published", "waiting"]
+
+
+@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")  # of Python 3.12 and later, with threads
+def test_a_preview_writes_nothing_after_a_kill(place: Path) -> None:
+    """It rolled back the journal of the killed run, while another process might have been writing it."""
+    run(place)
+    store = place / "site.files" / "private" / "results.sqlite"
+    if not (child := os.fork()):
+        connection = sqlite3.connect(store, isolation_level=None)
+        connection.execute("PRAGMA cache_size = 1")
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("CREATE TABLE other (a)")
+        connection.executemany("INSERT INTO other VALUES (?)", [("x" * 3_000,)] * 400)
+        os._exit(9)
+    os.waitpid(child, 0)
+    before = {path: path.read_bytes() for path in store.parent.iterdir()}
+    assert Path(f"{store}-journal") in before
+    inputs = Inputs(place / "summaries", place / "candidates", Options())
+    with pytest.raises(OutputError, match="left of a run that was killed"):
+        publishing.preview(inputs, place / "site", Terms(1_000))
+    assert {path: path.read_bytes() for path in store.parent.iterdir()} == before
+    run(place)
+    assert publishing.preview(inputs, place / "site", Terms(1_000))[1] == []
+    with publishing._files_of(place / "site"), pytest.raises(OutputError, match="by another process"):
+        publishing.preview(inputs, place / "site", Terms(1_000))
+
+
+def test_a_preview_of_what_cannot_be_read_is_refused(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by another user, whom the private directory keeps out: there was a traceback."""
+    run(place)
+
+    def denied(path: Path, **_: object) -> bool:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "exists", denied)
+    with pytest.raises(OutputError, match=r"site.files.* cannot be read: Permission denied"):
+        publishing.preview(Inputs(place / "summaries", place / "candidates", Options()), place / "site", Terms(1_000))
+
+
+def test_other_files_beside_the_versions_stay(place: Path) -> None:
+    """A directory was deleted, and a file ended each run."""
+    run(place)
+    (place / "site.files" / "backup").mkdir()
+    others = place / "site.files" / "backup" / "results.sqlite", place / "site.files" / ".htaccess"
+    for path in others:
+        path.write_text("other")
+    run(place, withheld={"dark"})
+    run(place, withheld={"page"})
+    assert [path.read_text() for path in others] == ["other", "other"]
+
+
+def test_two_files_of_one_path_are_refused(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(place)
+    monkeypatch.setattr(
+        publishing, "site_files", lambda *arguments: [each for each in site_files(*arguments) for _ in "12"]
+    )
+    before = files(place / "site")
+    with pytest.raises(OutputError, match="cannot be written: File exists"):
+        run(place, withheld={"dark"})
+    assert files(place / "site") == before
 
 
 def test_only_its_own_site_is_replaced_and_by_one_process(place: Path) -> None:
