@@ -258,7 +258,7 @@ def assert_epsilon_rises(before: Mapping[str, Any], after: Mapping[str, Any]) ->
     """Of a page whose other figures stay."""
     risen = {name: after[name] for name in ("central_epsilon", "composed_epsilon")}
     assert all(value >= before[name] for name, value in risen.items())
-    assert after == before | risen
+    assert after == {**before, **risen}
 
 
 def killed_at(write: int, place: Path, arguments: Sequence[str]) -> None:
