@@ -56,7 +56,7 @@ def unknown_part(arguments: list[str]) -> str | None:
     ('upgrad', '--prot')
     """
     command: click.Command = main
-    context = click.Context(main)
+    context = click.Context(main, **main.context_settings)  # click keeps the names of the help option
     while isinstance(command, click.Group):
         name, *arguments = arguments or [""]
         found = command.get_command(context, name)
