@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from functools import reduce
 from itertools import chain, combinations
@@ -300,7 +301,7 @@ def test_readers_do_not_forget_the_values_of_a_sum(place: Path) -> None:  # noqa
     after = document(place, "arms")["periods"][0]
     assert len(after["estimates"]) > len(before["estimates"])
     assert after["central_epsilon"] == before["central_epsilon"]
-    with sqlite3.connect(place / "site.files" / "private" / "results.sqlite") as store:
+    with closing(sqlite3.connect(place / "site.files" / "private" / "results.sqlite", isolation_level=None)) as store:
         recorded = store.execute("SELECT epsilon FROM releases WHERE digest = ? AND group_value = ''", (ARMS.digest,))
         assert [each for (each,) in recorded] == [before["central_epsilon"]] * 2
 
@@ -318,7 +319,9 @@ def test_documented_epsilons_are_those_of_the_site(place: Path) -> None:  # noqa
             write_arms(place, {"a": 1_100, "b": 2_100, "c": 3_000, "d": 400, "other": 5_000})
         run(place, replaced={"arms"} if night == 1 else (), withdrawn={f"page/{DAYS[0]}"} if night == 2 else ())
         shown = [period for name in ("page", "arms", "dark") for period in document(place, name)["periods"]]
-        with sqlite3.connect(place / "site.files" / "private" / "results.sqlite") as store:
+        with closing(
+            sqlite3.connect(place / "site.files" / "private" / "results.sqlite", isolation_level=None)
+        ) as store:
             found = store.execute(query).fetchall()
         wanted = {tuple(period[name] for name in columns) for period in shown}
         assert {(metric, *others) for metric, _, *others in found} == wanted

@@ -12,6 +12,7 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import cache, reduce
 from operator import add
@@ -362,7 +363,9 @@ def test_what_was_published_stays_or_the_run_fails(
         if done.exit_code != 1:
             assert all(named(name, [*night.withhold, *withdrawn]) or results[name]["status"] == "published" for name in published)  # fmt: skip
         published = {name: value for name, value in published.items() if not named(name, withdrawn)} | shown
-    with sqlite3.connect(tmp_path / "site.files" / "private" / "results.sqlite") as store:
+    with closing(
+        sqlite3.connect(tmp_path / "site.files" / "private" / "results.sqlite", isolation_level=None)
+    ) as store:
         kept = store.execute(
             "SELECT metric, digest, group_value, period FROM results JOIN definitions USING (digest, group_value)"
         )

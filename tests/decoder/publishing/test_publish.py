@@ -11,6 +11,7 @@ import shutil
 import sqlite3
 import stat
 from collections.abc import Callable, Iterable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -190,7 +191,7 @@ def test_what_is_withheld_returns_and_what_is_withdrawn_does_not(place: Path) ->
     """A withheld period needs no summary to return. The result of a withdrawn one is deleted, and the store remembers its name."""
     run(place)
     before, store = files(place / "site"), place / "site.files" / "private" / "results.sqlite"
-    with sqlite3.connect(store) as opened:
+    with closing(sqlite3.connect(store, isolation_level=None)) as opened:
         (document,) = opened.execute(
             "SELECT decoding FROM results WHERE period = ? AND digest = ?", (DAYS[0], PAGE.digest)
         ).fetchone()
@@ -206,7 +207,7 @@ def test_what_is_withheld_returns_and_what_is_withdrawn_does_not(place: Path) ->
     assert {each.status for name, each in results.items() if DAYS[0] in name} == {PeriodStatus.WITHHELD}
     for _ in range(2):
         shown = files(place / "site")
-        with sqlite3.connect(store) as opened:
+        with closing(sqlite3.connect(store, isolation_level=None)) as opened:
             assert opened.execute("SELECT digest, period FROM results").fetchall() == [(PAGE.digest, DAYS[1])]
             assert opened.execute("SELECT DISTINCT period FROM estimates").fetchall() == [(DAYS[1],)]
         assert text not in store.read_bytes()
@@ -220,7 +221,7 @@ def test_what_is_withheld_returns_and_what_is_withdrawn_does_not(place: Path) ->
 def test_a_damaged_result_stops_the_run_that_needs_it(place: Path) -> None:
     run(place)
     before = files(place / "site")
-    with sqlite3.connect(place / "site.files" / "private" / "results.sqlite") as store:
+    with closing(sqlite3.connect(place / "site.files" / "private" / "results.sqlite", isolation_level=None)) as store:
         store.execute("UPDATE results SET decoding = replace(decoding, 'share', 'sharf') WHERE period = ?", DAYS[:1])
     (place / "summaries" / f"page-{DAYS[0]}.parquet").unlink()
     write_day(place, "2026-03-01", seed=5)
@@ -421,6 +422,11 @@ def test_an_unchanged_night_is_a_query(place: Path, planned: list[object], monke
     assert counts[0] == counts[1]
 
 
+def withdraw_a_name(path: Path) -> None:
+    with ResultsStore(path) as store:
+        store.withdraw(["x"], [])
+
+
 CHANGES: dict[str, Callable[[Path], object]] = {
     "a new summary": lambda place: write_day(place, "2026-03-01", DARK),
     "other counts": lambda place: write_day(place, DAYS[0], DARK, seed=9),
@@ -432,7 +438,7 @@ CHANGES: dict[str, Callable[[Path], object]] = {
     "a time": lambda place: os.utime(place / "summaries" / f"dark-{DAYS[0]}.parquet", (1, 1)),
     "the version deleted": lambda place: shutil.rmtree((place / "site").resolve()),
     "another link": lambda place: (place / "site").unlink(),
-    "the store": lambda place: ResultsStore(place / "site.files" / "private" / "results.sqlite").withdraw(["x"], []),
+    "the store": lambda place: withdraw_a_name(place / "site.files" / "private" / "results.sqlite"),
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -104,7 +105,10 @@ def test_releases_and_withdrawals_are_only_added(tmp_path: Path, statement: str)
     with ResultsStore(tmp_path / "r.sqlite") as store:
         store.record([(stored, release(stored))])
         store.withdraw({"dark"}, [])
-    with sqlite3.connect(tmp_path / "r.sqlite") as opened, pytest.raises(sqlite3.IntegrityError, match="append-only"):
+    with (
+        closing(sqlite3.connect(tmp_path / "r.sqlite", isolation_level=None)) as opened,
+        pytest.raises(sqlite3.IntegrityError, match="append-only"),
+    ):
         opened.execute(statement)
 
 
@@ -143,7 +147,7 @@ def none(value: float) -> float | None:
 
 def test_a_foreign_a_newer_and_a_damaged_file_are_refused(tmp_path: Path) -> None:
     foreign, newer, damaged, text = (tmp_path / name for name in ("foreign", "newer", "damaged", "text"))
-    with sqlite3.connect(foreign) as opened:
+    with closing(sqlite3.connect(foreign, isolation_level=None)) as opened:
         opened.execute("CREATE TABLE mine (a)")
     before = foreign.read_bytes()
     with pytest.raises(OutputError, match="is the database of another program"):
@@ -153,7 +157,7 @@ def test_a_foreign_a_newer_and_a_damaged_file_are_refused(tmp_path: Path) -> Non
     for path in (newer, damaged):
         with ResultsStore(path) as store:
             store.record([(stored, release(stored))])
-    with sqlite3.connect(newer) as opened:
+    with closing(sqlite3.connect(newer, isolation_level=None)) as opened:
         opened.execute("PRAGMA user_version = 99")
     with pytest.raises(OutputError, match="has version 99 of the schema, and this release of hubbub knows"):
         ResultsStore(newer)
@@ -216,14 +220,15 @@ def test_documented_queries_show_every_kind(tmp_path: Path, monkeypatch: pytest.
             store.record([(stored, release(stored))])
             names.add(metric.name)
             num_shares += len(decoding)
-    connection = sqlite3.connect(private / "results.sqlite")
-    for name in names:
-        rows = [
-            connection.execute(re.sub("metric = '\\w+'", f"metric = '{name}'", query)).fetchall() for query in queries
-        ]
-        assert any(rows), name
-        assert all(None not in row for found in rows for row in found)
-    assert {(row[0], *row[4:]) for row in connection.execute(releases)} == {(name, 1, 0.25, 0.5) for name in names}
+    with closing(sqlite3.connect(private / "results.sqlite")) as connection:
+        for name in names:
+            rows = [
+                connection.execute(re.sub("metric = '\\w+'", f"metric = '{name}'", query)).fetchall()
+                for query in queries
+            ]
+            assert any(rows), name
+            assert all(None not in row for found in rows for row in found)
+        assert {(row[0], *row[4:]) for row in connection.execute(releases)} == {(name, 1, 0.25, 0.5) for name in names}
     (program,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     variables: dict[str, Any] = {}
     monkeypatch.chdir(tmp_path)
