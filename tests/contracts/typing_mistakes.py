@@ -7,10 +7,15 @@ from __future__ import annotations
 
 from typing import Unpack
 
+import numpy as np
+
 from hubbub import Client, Metric, Params, SubsetSelection, UnaryResponse
+from hubbub.summary import BitCounts, Reports
 from hubbub.typing import MetricFields
+from hubbub_decoder import decode, simulate
 
 RESPONSE = UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.5)
+METRIC = Metric.boolean("dark", RESPONSE)
 PARAMS = Params(num_bits=128, num_hashes=2, num_cohorts=64, prob_p=0.25, prob_q=0.75, prob_f=0.5)
 
 
@@ -19,7 +24,7 @@ def app_metric(name: str, **fields: Unpack[MetricFields]) -> Metric:
     return Metric.boolean(name, RESPONSE, **fields)
 
 
-def mistakes() -> None:
+def mistakes(counts: BitCounts) -> None:
     """Wrong uses; the function is never called, because pytest imports this file."""
     Metric.boolean("dark", RESPONSE, perod="week")  # type: ignore[call-arg]
     Metric.boolean("dark", RESPONSE, period="fortnight")  # type: ignore[arg-type]
@@ -39,3 +44,10 @@ def mistakes() -> None:
     UnaryResponse(prob_p=0.25, prob_q=0.75, prob_r=0.5)  # type: ignore[call-arg]
     Client("metrics.toml", "state", "https://telemetry.example.org", polcy=None)  # type: ignore[call-arg]
     Client("metrics.toml", "state", "https://telemetry.example.org", durability="disk")  # type: ignore[arg-type]
+    decode(counts, confidense=0.9)  # type: ignore[call-arg]
+    decode(counts, method="ridge")  # type: ignore[arg-type]
+    decode(counts, weights=3)  # type: ignore[arg-type]
+    decode(METRIC)  # type: ignore[arg-type]
+    simulate(METRIC, {"true": 9}, np.random.default_rng(), form=Reports).ones  # type: ignore[attr-defined]  # noqa: B018
+    simulate(METRIC, {"true": 9}, np.random.default_rng(), form="reports")  # type: ignore[call-overload]
+    simulate(METRIC, {"true": 9}, 7)  # type: ignore[call-overload]
