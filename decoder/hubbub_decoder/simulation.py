@@ -69,10 +69,10 @@ def simulate(
     population: Population | JointPopulation,
     rng: np.random.Generator,
     *,
-    form: type[Any] = BitCounts,
+    form: type[BitCounts] | type[C] = BitCounts,
     no_value: int = 0,
     periods: Sequence[str] = (),
-) -> Any:
+) -> Collected | C:
     """Return random reports of a population, or counts of them.
 
     Parameters
@@ -95,7 +95,7 @@ def simulate(
 
     Returns
     -------
-    Any
+    Collected | C
         Object of the type `form`.
 
     Raises
@@ -122,9 +122,9 @@ def simulate(
             "form must be BitCounts, PatternCounts or Reports", f"{form!r}: import them from hubbub.summary"
         )
     draws = frozen(rng)
-    if form is BitCounts:
+    if issubclass(form, BitCounts):
         return _simulate_bit_counts(metric, population, draws, no_value, periods)
-    if form is PatternCounts:
+    if issubclass(form, PatternCounts):
         counts = PatternCounts.empty(_require_metric(metric)).counts.copy()
         for cohorts, rows in _draw_reports(metric, population, draws, no_value, periods):
             counts += count_patterns(cohorts, rows, metric.num_cohorts, metric.num_bits)

@@ -233,7 +233,9 @@ def view_rows(metric: Metric, cohorts: ByteData, rows: ByteData) -> tuple[NDArra
     return cohort_of, bits.reshape(-1, width)
 
 
-def check_report_rows(metric: Metric, cohorts: ArrayLike, rows: ArrayLike) -> tuple[NDArray[Any], NDArray[np.uint8]]:
+def check_report_rows(
+    metric: Metric, cohorts: ArrayLike, rows: ArrayLike
+) -> tuple[NDArray[np.uint8 | np.uint16], NDArray[np.uint8]]:
     """Return checked, read-only arrays: cohorts (n,), uint8 or (m > 256) uint16, and rows (n, ceil(k / 8)) uint8.
 
     Raises SummaryError for a wrong shape or type, a cohort from m on, or a padding bit that is set.
@@ -255,7 +257,8 @@ def check_report_rows(metric: Metric, cohorts: ArrayLike, rows: ArrayLike) -> tu
         raise SummaryError(
             f"{metric.name}: a padding bit is set: the last {padding} bits of each report of {metric.num_bits} bits must be 0"
         )
-    checked = cohort_of.astype(np.uint8 if metric.num_cohorts <= 256 else np.uint16), bits.view()
+    packed: NDArray[np.uint8 | np.uint16] = cohort_of.astype(np.uint8 if metric.num_cohorts <= 256 else np.uint16)
+    checked = packed, bits.view()
     for array in checked:
         array.flags.writeable = False
     return checked

@@ -14,12 +14,12 @@ from functools import reduce
 from operator import add
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Self
+from typing import IO, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from hubbub.errors import HubbubError, SummaryError
 from hubbub.files.private_file import open_private
@@ -37,7 +37,7 @@ KIND = "reports"
 BLOCK_REPORTS = 1 << 18
 """Largest number of reports in a row group and in a block."""
 
-ReportBlock = tuple[NDArray[Any], NDArray[np.uint8]]
+ReportBlock = tuple[NDArray[np.uint8 | np.uint16], NDArray[np.uint8]]
 """Cohorts (n,) and packed bits (n, bytes) of n reports."""
 
 
@@ -86,7 +86,7 @@ class ReportWriter:
         self._schema = _schema(self._metric).with_metadata({"hubbub": json.dumps(metadata)})
         self._writer = pq.ParquetWriter(sink, self._schema, compression="zstd", use_dictionary=["cohort"])
 
-    def write(self, cohorts: Any, rows: Any) -> None:
+    def write(self, cohorts: ArrayLike, rows: ArrayLike) -> None:
         """Append reports.
 
         Parameters

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -47,7 +46,7 @@ class Reports(ReportData):
     """
 
     metric: Metric
-    cohorts: NDArray[Any]
+    cohorts: NDArray[np.uint8 | np.uint16]
     rows: NDArray[np.uint8]
     periods: tuple[str, ...] = ()
     implausible_rejected: bool = False
