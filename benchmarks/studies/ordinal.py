@@ -290,9 +290,9 @@ def once(options: Namespace, rng: np.random.Generator, table: Table) -> list[Row
                 }
                 table.add({**start, "shape": shape, **{name: f"{figure:.3f}" for name, figure in figures.items()}})
                 other = min(wave[1], bit[1])
-                quotients = [bits[0] / wave[0], bits[1] / other, one[1] / other, one[1] / bits[1], bits[2] / wave[2]]
+                quotients = [bits[0] / wave[0], bits[2] / wave[2], bits[1] / other, one[1] / other, one[1] / bits[1]]
                 logs.append(np.log(quotients))
-            names = ("W1", "mean of bits", "mean of one bit", "one bit / bits", "quantiles")
+            names = ("W1", "quantiles", "mean of buckets", '`estimate = "mean"`', "one bit / buckets")
             means = (f"{mean:.2f}" for mean in np.exp(np.mean(logs, axis=0)))
             ratios.append({**start, **dict(zip(names, means, strict=True))})
     return ratios
@@ -306,7 +306,7 @@ def several_periods(options: Namespace, rng: np.random.Generator, table: Table) 
                 errors_of_mean = repeated(k, longitudinal, epsilon, periods, options.clients, options.runs, rng)
                 row = {"k": f"{k}", "epsilon, longitudinal": f"{epsilon}, {longitudinal}", "periods": f"{periods}"}
                 figures = (f"{error:.3f}" for error in errors_of_mean)
-                table.add(row | dict(zip(("mean bits", "one bit", "1BitMean"), figures, strict=True)))
+                table.add(row | dict(zip(("mean of buckets", '`estimate = "mean"`', "1BitMean"), figures, strict=True)))
 
 
 def main() -> None:
@@ -322,8 +322,8 @@ def main() -> None:
         return
     ratios = once(options, rng, benchmark.table())
     print("\nErrors divided by the best of SW and 1BitMean (by those of bits), geometric means over the shapes.\n")
-    benchmark.table().add_all(ratios)
-    several_periods(options, rng, benchmark.table())
+    benchmark.table("ordinal").add_all(ratios)
+    several_periods(options, rng, benchmark.table("ordinal-repeated"))
 
 
 if __name__ == "__main__":
