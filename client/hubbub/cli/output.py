@@ -8,14 +8,13 @@ import json
 import re
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
 import click
 
 from hubbub.errors import HubbubError
-from hubbub.files.private_file import open_private
+from hubbub.files.complete_file import replace_when_complete
 from hubbub.wire.json_values import json_value
 
 PATH = click.Path(path_type=Path, readable=False)
@@ -115,16 +114,10 @@ def write_page(file: Path, text: str, *, private: bool = False) -> None:
         raise HubbubError(f"cannot write {file}: it is a directory; name a file in it")
     if file.suffix.lower() != ".html":
         raise HubbubError(f"cannot write {file}: the name of a page must end in .html")
-    target = file.resolve()
-    temporary = target.with_name(f"{target.name}.part")
     try:
-        with open_private(temporary) if private else temporary.open("wb") as page:
+        with replace_when_complete(file, private=private) as page:
             page.write(text.encode())
-        temporary.replace(target)
     except OSError as problem:
         raise HubbubError(
             f"cannot write {file}: {problem.strerror}; give a file in a directory that you can write"
         ) from None
-    finally:
-        with suppress(OSError):
-            temporary.unlink()

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from numpy.typing import ArrayLike, NDArray
 
 from hubbub.errors import HubbubError, SummaryError
-from hubbub.files.private_file import open_private
+from hubbub.files.complete_file import replace_when_complete
 from hubbub.files.regular_files import open_regular
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import Params
@@ -265,7 +265,7 @@ def write_reports(reports: Reports, path: str | Path) -> None:
     path
         Path of the file. It is replaced after the new file is complete.
     """
-    with open_private(path) as sink:
+    with replace_when_complete(path, private=True) as sink:
         _write(reports, sink)
 
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from hubbub.errors import HubbubError, SummaryError
-from hubbub.files.private_file import open_private
+from hubbub.files.complete_file import replace_when_complete
 from hubbub.files.regular_files import open_regular
 from hubbub.metrics.metric import Metric
 from hubbub.summary.bit_counts import BitCounts
@@ -47,8 +47,13 @@ def write_summary(summary: Summary, path: str | Path) -> None:
         Summary to write.
     path
         Path of the file. It is replaced after the new file is complete.
+
+    Raises
+    ------
+    SummaryError
+        The argument is no summary, as `Reports` are none.
     """
-    with open_private(path) as file:
+    with replace_when_complete(path, private=True) as file:
         file.write(summary_to_bytes(summary))
 
 
@@ -96,12 +101,22 @@ def summary_to_bytes(summary: Summary) -> bytes:
     -------
     bytes
         Parquet file with the metadata of docs/reference/format.md.
+
+    Raises
+    ------
+    SummaryError
+        The argument is no summary, as `Reports` are none.
     """
     match summary:
         case BitCounts():
             kind, columns = "bit-counts", _bit_columns(summary)
         case PatternCounts():
             kind, columns = "pattern-counts", _pattern_columns(summary)
+        case _:
+            found = type(summary).__name__
+            raise SummaryError(
+                f"summary must be BitCounts or PatternCounts, got {found}: `write_reports` writes reports"
+            )
     metadata = {
         "format": FORMAT,
         "counts": kind,

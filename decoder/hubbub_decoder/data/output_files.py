@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hubbub.files.private_file import open_private
+from hubbub.files.complete_file import replace_when_complete
 from hubbub.metrics.metric import Metric
 from hubbub.summary import ReportWriter, Summary
 from hubbub.summary.summary_file import summary_to_bytes
@@ -27,25 +27,12 @@ PAGE = ".html"
 
 @contextmanager
 def atomic_write(path: str | Path, *, private: bool = False) -> Iterator[IO[bytes]]:
-    """Open a temporary file that replaces `path` after the block succeeds; an existing file is kept if the block fails.
-
-    private : only the owner may read the file
-
-    Raises OutputError if the file cannot be written.
-    """
-    target = Path(path).resolve()
-    temporary = Path(f"{target}.part") if target.is_file() or not target.exists() else target  # write devices directly
+    """Do as `replace_when_complete`, but raise OutputError if the file cannot be written."""
     try:
-        with open_private(temporary) if private else temporary.open("wb") as file:
+        with replace_when_complete(path, private=private) as file:
             yield file
-        if temporary != target:
-            temporary.replace(target)
     except OSError as problem:
         raise OutputError(f"{path} cannot be written: {problem.strerror}.") from None
-    finally:
-        if temporary != target:
-            with suppress(OSError):
-                temporary.unlink(missing_ok=True)
 
 
 def check_output_path(path: Path) -> None:

@@ -18,6 +18,7 @@ from hubbub import Metric, Report, SummaryError
 from hubbub.summary import (
     BitCounts,
     PatternCounts,
+    Reports,
     read_collected,
     read_summary,
     summary_from_bytes,
@@ -128,6 +129,19 @@ def test_rejects_truncated_summary() -> None:
     for length in range(0, len(whole), 17):
         with pytest.raises(SummaryError):
             summary_from_bytes(whole[:length])
+
+
+def test_a_file_is_replaced_by_a_whole_one_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    write_summary(BitCounts.empty(metric(8)), path)
+    before = path.read_bytes()
+    reports: Any = Reports.empty(metric(8))
+    with pytest.raises(SummaryError, match="got Reports: `write_reports` writes reports"):
+        write_summary(reports, path)
+    assert [(file, file.read_bytes()) for file in tmp_path.iterdir()] == [(path, before)]
+    with pytest.raises(SummaryError):
+        write_summary(reports, tmp_path / "new.parquet")
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_rejects_sum_of_different_definitions() -> None:
