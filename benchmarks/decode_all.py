@@ -105,13 +105,12 @@ class Command:
     def kill_at(self, results: int) -> None:
         """Start a run, and kill it once it has so many results."""
         with subprocess.Popen(self._command, stdout=subprocess.DEVNULL) as process:
-            while self._lines() < results and process.poll() is None:
+            while self._results() < results and process.poll() is None:
                 time.sleep(0.02)
             process.send_signal(signal.SIGKILL)
 
-    def _lines(self) -> int:
-        index = self.out / "index.jsonl"
-        return index.read_bytes().count(b"\n") if index.exists() else 0
+    def _results(self) -> int:
+        return sum(1 for _ in self.out.glob("*/*.json"))
 
 
 def _processor_seconds() -> float:

@@ -34,6 +34,8 @@ from tests.support.postgres import postgres
 NIGHTLY, EXPORTING = ((DOCS / "how-to" / name).read_text(encoding="utf-8") for name in ("nightly.md", "exporting.md"))
 EXAMPLES = REPOSITORY / "examples"
 JSON = {"content-type": "application/json"}
+SKIPPED = {"words", *(metric.name for metric in METRICS if isinstance(metric.kind, JointKind))}
+WITH_SHARES = {metric.name for metric in METRICS if metric.kind.has_shares} - SKIPPED
 
 
 def blocks(page: str, language: str) -> list[str]:
@@ -83,54 +85,52 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for metric in METRICS:
         for day in DAYS:
             path, collected = folder / "summaries" / f"{metric.name}-{day}.parquet", summary_of(metric, day)
-            (write_reports if isinstance(collected, Reports) else write_summary)(collected, path)
+            if isinstance(collected, Reports):
+                write_reports(collected, path)
+            else:
+                write_summary(replace(collected, closed=day == DAYS[-1]), path)
         if (names := candidates_of(metric)) is not None:
             (folder / "candidates" / f"{metric.name}.txt").write_text("\n".join(names) + "\n")
-    run("sh", "-c", blocks(EXPORTING, "sh")[0], folder=folder, exit_code=1)  # joint metrics and searches are skipped
+    for command in blocks(EXPORTING, "sh"):  # joint metrics and searches are skipped
+        assert set(skipped(run("sh", "-c", f"{command.strip()} --json", folder=folder, exit_code=1))) == SKIPPED
     return folder
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def database(results: Path, request: pytest.FixtureRequest) -> Iterator[sqlalchemy.Engine]:
-    """Tables of the results, filled by the program of the page."""
-    (program,) = blocks(EXPORTING, "python")
+    """Results in the database of the page, or in PostgreSQL by the same command; the last day is closed."""
     with ExitStack() as stack:
-        url = f"sqlite:///{results}/results.db"
+        url = f"sqlite:///{results}/results.sqlite"
         if request.param == "postgres":
-            url = stack.enter_context(postgres()).replace("postgresql://", "postgresql+psycopg://")
-        shown = program.replace("sqlite:///results.db", url)
-        assert shown != program
-        run(sys.executable, "-c", shown, folder=results)
+            server = stack.enter_context(postgres())
+            command = blocks(EXPORTING, "sh")[0].replace("--database results.sqlite", f"--database '{server}'")
+            run("sh", "-c", command, folder=results, exit_code=1)
+            url = server.replace("postgresql://", "postgresql+psycopg://")
         engine = sqlalchemy.create_engine(url)
         stack.callback(engine.dispose)
         yield engine
 
 
-def skipped(results: Path) -> set[str]:
-    """Metrics that `decode-all` named as skipped, with the reason."""
-    lines = (results / "estimates" / "index.jsonl").read_text().splitlines()
-    outcomes = [json.loads(line) for line in lines]
-    assert {outcome["status"] for outcome in outcomes} == {"decoded", "skipped"}
-    return {
-        outcome["name"].partition("@")[0]
-        for outcome in outcomes
-        if outcome["status"] == "skipped" and outcome["reason"]
-    }
+def skipped(output: str) -> Iterator[str]:
+    """Metrics that `decode-all` skipped; it did all others."""
+    for outcome in json.loads(output)["outcomes"]:
+        assert outcome["status"] in ("decoded", "skipped")
+        if outcome["status"] == "skipped":
+            assert outcome["reason"]
+            yield outcome["name"].partition("@")[0]
 
 
 @pytest.mark.slow
 def test_query_of_files_shows_every_kind(results: Path) -> None:
-    """Every metric with shares is there on both days; means have no shares, and joint metrics and searches are named as skipped."""
-    files, *_ = blocks(EXPORTING, "sql")
+    """Every metric with shares is there on both days; means have no shares."""
+    *_, files = blocks(EXPORTING, "sql")
     with duckdb.connect() as connection:
         found = connection.sql(files.replace("'estimates", f"'{results}/estimates")).fetchall()
         ((average,),) = connection.sql(
             f"SELECT avg(q_value) FROM read_parquet('{results}/estimates/*/*.parquet')"
         ).fetchall()
     shown = {(Path(row[0]).parent.name.partition("@")[0], Path(row[0]).stem) for row in found}
-    with_shares = {metric.name for metric in METRICS if metric.kind.has_shares}
-    assert shown == {(name, day) for name in with_shares - skipped(results) for day in DAYS}
-    assert skipped(results) == {"words", *(metric.name for metric in METRICS if isinstance(metric.kind, JointKind))}
+    assert shown == {(name, day) for name in WITH_SHARES for day in DAYS}
     assert [row for row in found if row[2] is None] == []
     assert {row[1] for row in found} >= {"true", "dark", "linux", "start"}
     assert "absent" not in {row[1] for row in found}
@@ -138,17 +138,17 @@ def test_query_of_files_shows_every_kind(results: Path) -> None:
 
 
 @pytest.mark.slow
-def test_queries_of_the_tables_show_every_kind(results: Path, database: sqlalchemy.Engine) -> None:
-    """The panel of each metric has a row for each day, in a table of one of both kinds."""
-    _, *panels = blocks(EXPORTING, "sql")
-    shown: dict[str, list[float]] = {}
+def test_queries_of_the_database_show_every_kind(database: sqlalchemy.Engine) -> None:
+    """The first query has each metric with shares on both days, and the panel of each metric the day that is closed."""
+    every, panel, _ = blocks(EXPORTING, "sql")
     with database.connect() as connection:
-        for metric in METRICS:
-            for panel in panels:
-                query = re.sub("metric = '\\w+'", f"metric = '{metric.name}'", panel)
-                shown.setdefault(metric.name, []).extend(row[2] for row in connection.execute(sqlalchemy.text(query)))
-    assert {name for name, values in shown.items() if not values} == skipped(results)
-    assert all(len(values) % len(DAYS) == 0 and None not in values for values in shown.values())
+        rows = connection.execute(sqlalchemy.text(every)).all()
+        assert {(row[0], row[1]) for row in rows} == {(name, day) for name in WITH_SHARES for day in DAYS}
+        assert {row[2] for row in rows} >= {"true", "dark", "linux", "start"}
+        assert "absent" not in {row[2] for row in rows}
+        for name in WITH_SHARES:
+            shown = connection.execute(sqlalchemy.text(panel.replace("homepage", name))).all()
+            assert 1 <= len(shown) == len([row for row in rows if row[:2] == (name, DAYS[-1])])
 
 
 @pytest.mark.slow

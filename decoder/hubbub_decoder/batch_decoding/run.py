@@ -1,7 +1,6 @@
 """Decode all tasks in a pool of processes; results that are up to date are kept.
 
-OUT/index.jsonl has one line for each outcome. A run first leaves in it only the results that are up to date, then appends a line when a
-result is complete. So after a kill, the next run keeps all results with a line and decodes the rest.
+A result is recorded in the database when it is complete. So after a kill, the next run keeps what was recorded and decodes the rest.
 """
 
 from __future__ import annotations
@@ -11,8 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import suppress
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from functools import cache, lru_cache, partial
 from pathlib import Path
@@ -22,15 +20,16 @@ from hubbub.errors import HubbubError
 from hubbub.metrics.params import Params
 from hubbub.text import escape_control_characters
 from hubbub.worker_processes import worker_pool
-from hubbub_decoder.batch_decoding.tasks import Task, UnreadableFile, content_hash
+from hubbub_decoder.batch_decoding.tasks import Task, UnreadableFile, content_hash, counts_hash
 from hubbub_decoder.data.candidates import distinct_candidates, read_candidates
-from hubbub_decoder.data.output_files import atomic_write
 from hubbub_decoder.errors import OutputError
 from hubbub_decoder.model.design_matrix import DesignMatrix, design_matrix
+from hubbub_decoder.model.evidence import Evidence
 from hubbub_decoder.pipeline import decode
 from hubbub_decoder.results.decoding import Decoding
+from hubbub_decoder.results_store.database import ResultsDatabase
+from hubbub_decoder.results_store.store import KnownResult, PeriodKey, StoredResult
 
-INDEX = "index.jsonl"
 _DIED = "its process was ended, probably for lack of memory: decode it with `hubbub decode`, or with fewer --jobs"
 
 
@@ -51,7 +50,9 @@ class Outcome:
     reason      : why it was skipped or failed; empty otherwise
     fingerprint : of the inputs of the result; empty without one
     num_reports, num_detected, num_warnings : of the decoding; num_detected is None if nothing was tested
-    seconds     : of processor time
+    seconds     : of processor time; 0 if nothing was decoded
+    counts_hash : SHA-256 of the counts that were decoded, in hex
+    closed      : whether the periods that were decoded were closed when their reports were counted
     """
 
     name: str
@@ -62,41 +63,53 @@ class Outcome:
     num_detected: int | None = None
     num_warnings: int = 0
     seconds: float = 0.0
+    counts_hash: str = ""
+    closed: bool = False
 
 
 def run_tasks(
-    tasks: Sequence[Task], unreadable: Sequence[UnreadableFile], out: Path, processes: int
+    tasks: Sequence[Task],
+    unreadable: Sequence[UnreadableFile],
+    database: ResultsDatabase,
+    processes: int,
+    out: Path | None = None,
 ) -> Iterator[Outcome]:
-    """Yield the outcome of each task when it is known, and write the results and the index into `out`.
+    """Yield the outcome of each task when it is known, and record the results in the database.
 
-    Raises OutputError if nothing can be written there. Results of tasks that no longer exist are left alone.
+    out : directory in which each result is a file, too
+
+    Raises OutputError if nothing can be written. Results of tasks that no longer exist are left alone.
     """
-    index = _read_index(out / INDEX)
-    outcomes = {file.name: Outcome(file.name, Status.FAILED, file.reason) for file in unreadable}
+    known = database.known_results()
+    yield from (Outcome(file.name, Status.FAILED, file.reason) for file in unreadable)
     fingerprints: dict[str, str] = {}
     hash_of = cache(content_hash)  # many tasks have the same candidates
     for task in tasks:
-        known = _known_outcome(task, index.get(task.name), out, hash_of)
-        if known.status is Status.DECODED:
-            fingerprints[task.name] = known.fingerprint
+        outcome = _known_outcome(task, known.get(_key(task)), out, hash_of)
+        if outcome.status is Status.DECODED:
+            fingerprints[task.name] = outcome.fingerprint
         else:
-            outcomes[task.name] = known
-    _make_directory(out)
-    _write_index(out, outcomes)
-    yield from outcomes.values()
-    to_decode = [task for task in tasks if task.name in fingerprints]
-    with (out / INDEX).open("ab", buffering=0) as file:
-        for task, result in map_in_processes(partial(_decode, out=out), to_decode, processes):
-            outcome = Outcome(task.name, Status.FAILED, _DIED) if isinstance(result, ProcessDiedError) else result
-            if outcome.status is Status.DECODED:
-                outcome = replace(outcome, fingerprint=fingerprints[task.name])
-            file.write(_line(outcome))
-            outcomes[task.name] = outcome
             yield outcome
-    _write_index(out, outcomes)
+    to_decode = [task for task in tasks if task.name in fingerprints]
+    for task, result in map_in_processes(partial(_decode, out=out), to_decode, processes):
+        if isinstance(result, ProcessDiedError):
+            yield Outcome(task.name, Status.FAILED, _DIED)
+            continue
+        outcome, document = result
+        if outcome.status is Status.DECODED:
+            outcome = replace(outcome, fingerprint=fingerprints[task.name])
+            database.write_result(
+                StoredResult(_key(task), outcome.counts_hash, outcome.fingerprint, document, outcome.closed)
+            )
+        yield outcome
 
 
-def _known_outcome(task: Task, before: Outcome | None, out: Path, hash_of: Callable[[Path], str]) -> Outcome:
+def _key(task: Task) -> PeriodKey:
+    """Key of the result of a task, whose period is FIRST..LAST for a sum over several ones, as in its name."""
+    return PeriodKey.of(task.metric, task.name.rpartition("/")[2])
+
+
+def _known_outcome(task: Task, before: KnownResult | None, out: Path | None, hash_of: Callable[[Path], str]) -> Outcome:
     """Outcome that needs no decoding: unchanged, skipped or failed; else "decoded", with the fingerprint that the result will have."""
     if task.reason_to_skip is not None:
         return Outcome(task.name, Status.SKIPPED, task.reason_to_skip)
@@ -107,38 +120,34 @@ def _known_outcome(task: Task, before: Outcome | None, out: Path, hash_of: Calla
         return Outcome(task.name, Status.FAILED, f"{name} cannot be read: {problem.strerror}")
     if (
         before is not None
-        and before.fingerprint == fingerprint
+        and before.inputs_hash == fingerprint
         and all(path.is_file() for path in result_paths(out, task))
     ):
-        return replace(before, status=Status.UNCHANGED)
+        figures = before.num_reports, before.num_detected, before.num_warnings
+        return Outcome(task.name, Status.UNCHANGED, "", fingerprint, *figures)
     return Outcome(task.name, Status.DECODED, fingerprint=fingerprint)
-
-
-def _decode(task: Task, out: Path) -> Outcome:
-    """Decode one task and save its result, in a process of the pool."""
-    outcome, decoding = decode_task(task)
-    if decoding is None:
-        return outcome
-    try:
-        for path in result_paths(out, task):
-            _make_directory(path.parent)
-            decoding.save(path)
-    except HubbubError as problem:
-        return Outcome(task.name, Status.FAILED, str(problem))
-    except Exception as problem:  # noqa: BLE001  (the other tasks go on)
-        return Outcome(task.name, Status.FAILED, f"unexpected {type(problem).__name__}: {problem}")
-    return outcome
 
 
 def decode_tasks(tasks: Sequence[Task], processes: int) -> Iterator[tuple[Outcome, str]]:
     """Yield the outcome of each task when it is known, and the JSON of its decoding; "" without one."""
-    for task, result in map_in_processes(_decode_to_json, tasks, processes):
+    for task, result in map_in_processes(_decode, tasks, processes):
         yield (Outcome(task.name, Status.FAILED, _DIED), "") if isinstance(result, ProcessDiedError) else result
 
 
-def _decode_to_json(task: Task) -> tuple[Outcome, str]:
+def _decode(task: Task, out: Path | None = None) -> tuple[Outcome, str]:
+    """Decode one task in a process of the pool, and save its files below `out`; return the JSON of the decoding."""
     outcome, decoding = decode_task(task)
-    return outcome, "" if decoding is None else json.dumps(decoding.to_dict(), allow_nan=False)
+    if decoding is None:
+        return outcome, ""
+    try:
+        for path in result_paths(out, task):
+            make_directory(path.parent)
+            decoding.save(path)
+    except HubbubError as problem:
+        return Outcome(task.name, Status.FAILED, str(problem)), ""
+    except Exception as problem:  # noqa: BLE001  (the other tasks go on)
+        return Outcome(task.name, Status.FAILED, f"unexpected {type(problem).__name__}: {problem}"), ""
+    return outcome, json.dumps(decoding.to_dict(), allow_nan=False)
 
 
 def decode_task(task: Task) -> tuple[Outcome, Decoding | None]:
@@ -164,13 +173,15 @@ def decode_task(task: Task) -> tuple[Outcome, Decoding | None]:
         num_detected=len(decoding.detected) if decoding.is_tested else None,
         num_warnings=len(decoding.warnings),
         seconds=time.process_time() - began,
+        counts_hash=counts_hash(Evidence(summary).counts),
+        closed=summary.closed,
     )
     return outcome, decoding
 
 
-def result_paths(out: Path, task: Task) -> list[Path]:
-    """Files of the result of a task, one for each suffix."""
-    return [out / f"{task.name}{suffix}" for suffix in task.suffixes]
+def result_paths(out: Path | None, task: Task) -> list[Path]:
+    """Files of the result of a task, one for each suffix; without a directory none."""
+    return [] if out is None else [out / f"{task.name}{suffix}" for suffix in task.suffixes]
 
 
 @lru_cache(maxsize=1)  # tasks of one metric follow each other
@@ -181,37 +192,12 @@ def _candidates(path: Path, params: Params) -> list[str] | DesignMatrix:
     return given if repeated else design_matrix(distinct, params)
 
 
-def _make_directory(path: Path) -> None:
+def make_directory(path: Path) -> None:
+    """Make a directory and those above it, unless it exists. Raises OutputError."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as problem:
         raise OutputError(f"{path} cannot be created: {problem.strerror}.") from None
-
-
-def _read_index(path: Path) -> dict[str, Outcome]:
-    """Outcomes by name, the last line of each; the incomplete line of a killed run counts as none."""
-    names = {field.name for field in fields(Outcome)}
-    outcomes: dict[str, Outcome] = {}
-    try:
-        lines = path.read_bytes().splitlines()
-    except FileNotFoundError:
-        return {}
-    except OSError as problem:
-        raise OutputError(f"{path} cannot be read: {problem.strerror}.") from None
-    for line in lines:
-        with suppress(ValueError, KeyError, TypeError):
-            about = json.loads(line)
-            outcomes[about["name"]] = Outcome(**{name: about[name] for name in names if name in about})
-    return outcomes
-
-
-def _write_index(out: Path, outcomes: dict[str, Outcome]) -> None:
-    with atomic_write(out / INDEX) as file:
-        file.writelines(_line(outcomes[name]) for name in sorted(outcomes))
-
-
-def _line(outcome: Outcome) -> bytes:
-    return (json.dumps(asdict(outcome), ensure_ascii=False) + "\n").encode()
 
 
 _Item = TypeVar("_Item")

@@ -27,24 +27,43 @@ if TYPE_CHECKING:
     from hubbub_decoder.options import Target
 
 
+class DatabaseName(click.ParamType[str]):
+    """Option type: the name of a file or a PostgreSQL URL."""
+
+    name = "database"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the value; fail with a usage error if it is neither."""
+        from hubbub_decoder.errors import OutputError
+        from hubbub_decoder.results_store.database import is_postgres
+
+        try:
+            is_postgres(value)
+        except OutputError as problem:
+            self.fail(str(problem), param, ctx)
+        return value
+
+
 @click.command()
 @click.argument("directory", type=PATH)
 @click.option(
+    "--database",
+    type=DatabaseName(),
+    help="SQLite file or postgresql://user@host/database. The results are recorded in it. [default: results.sqlite in --out-dir]",
+)
+@click.option(
     "--out-dir",
     "out",
-    required=True,
     type=PATH,
     metavar="DIRECTORY",
-    help="Output directory for the results and their index; created if it does not exist.",
+    help="Output directory for the files of the results; created if it does not exist.",
 )
 @candidates_directory_option
 @click.option(
     "--format",
     "suffix",
-    default="json",
-    show_default=True,
     type=click.Choice(["json", "csv", "parquet"]),
-    help="Format of the results. A metric that estimates a mean has no rows, so its result is JSON.",
+    help="Format of the files in --out-dir. A metric that estimates a mean has no rows, so its file is JSON. [default: json]",
 )
 @jobs_option("number of processors")
 @json_option
@@ -53,9 +72,10 @@ if TYPE_CHECKING:
 @independent_clients_option("the same clients with the same values, for which intervals are wider")
 def command(
     directory: Path,
-    out: Path,
+    database: str | None,
+    out: Path | None,
     candidates_path: Path | None,
-    suffix: str,
+    suffix: str | None,
     jobs: int | None,
     confidence: float,
     target: Target,
@@ -64,31 +84,43 @@ def command(
     as_json: bool,
     independent_clients: bool,
 ) -> None:
-    """Decode all summaries below a directory.
+    """Decode all summaries below a directory into a database.
 
-    Files of one definition and the same periods are added up. A result is kept while its inputs, the options and the release of hubbub
-    stay the same. So an interrupted run continues where it was. index.jsonl in --out-dir lists the outcome of each task.
+    Files of one definition and the same periods are added up. Each result is recorded when it is complete, and replaces that of
+    earlier counts. It is kept while its inputs, the options and the release of hubbub stay the same. So an interrupted run continues
+    where it was. Results of open periods are recorded, too.
 
     The exit code is 1 if a task was skipped or failed.
 
     \b
     Example:
-      hubbub decode-all summaries/ --candidates candidates/ --out-dir estimates/
+      hubbub decode-all summaries/ --candidates candidates/ --database results.sqlite
     """
     from rich.console import Console
 
-    from hubbub_decoder.batch_decoding.run import run_tasks
+    from hubbub_decoder.batch_decoding.run import make_directory, run_tasks
     from hubbub_decoder.batch_decoding.tasks import find_tasks
     from hubbub_decoder.options import Options
+    from hubbub_decoder.results_store.database import open_results_database
 
-    if suffix == "parquet" and out.resolve().is_relative_to(directory.resolve()):
+    if suffix is not None and out is None:
+        raise click.UsageError("--format is that of the files in --out-dir. Pass --out-dir, or leave out --format.")
+    if database is None:
+        if out is None:
+            raise click.UsageError("Pass --database for the results, --out-dir for a file of each result, or both.")
+        database = str(out / "results.sqlite")
+    if suffix == "parquet" and out is not None and out.resolve().is_relative_to(directory.resolve()):
         raise click.UsageError(
             f"--out-dir {out} is in {directory}, so the next run would take its .parquet results for summaries. Pass a directory outside."
         )
     options = Options(confidence, fdr, target, not independent_clients)
-    tasks, unreadable = find_tasks(directory, candidates_path, options, (f".{suffix}",))
-    outcomes = run_tasks(tasks, unreadable, out, jobs or os.cpu_count() or 1)
-    _finish(list(_shown(outcomes, len(tasks) + len(unreadable), Console(stderr=True))), as_json=as_json)
+    tasks, unreadable = find_tasks(directory, candidates_path, options, (f".{suffix or 'json'}",))
+    if out is not None:
+        make_directory(out)
+    with open_results_database(database) as store:
+        outcomes = run_tasks(tasks, unreadable, store, jobs or os.cpu_count() or 1, out)
+        shown = list(_shown(outcomes, len(tasks) + len(unreadable), Console(stderr=True)))
+    _finish(shown, as_json=as_json)
 
 
 def _finish(outcomes: Sequence[Outcome], *, as_json: bool) -> None:

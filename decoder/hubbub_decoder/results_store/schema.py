@@ -1,4 +1,7 @@
-"""Schema of the file of results: one SQLite database, with its version in `PRAGMA user_version`. docs/reference/results-schema.md describes it."""
+"""Schema of the results: tables and views, said once for SQLite and PostgreSQL. docs/reference/results-schema.md describes it.
+
+A file of `hubbub publish` also has what it read, withdrew and ran. The version of a file is in `PRAGMA user_version`.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ APPLICATION_ID = int.from_bytes(b"hbrs")
 _BUSY_SECONDS = 30
 """Time to wait for another program that reads the file."""
 
-_VERSION_1 = """
+_TABLES = """
 CREATE TABLE definitions (
     digest TEXT NOT NULL,
     group_value TEXT NOT NULL,
@@ -24,30 +27,13 @@ CREATE TABLE definitions (
     PRIMARY KEY (digest, group_value)
 ) WITHOUT ROWID;
 
-CREATE TABLE summaries (
-    path TEXT PRIMARY KEY,
-    size INTEGER NOT NULL,
-    mtime_ns INTEGER NOT NULL,
-    ctime_ns INTEGER NOT NULL,
-    inode INTEGER NOT NULL,
-    content_hash TEXT NOT NULL,
-    digest TEXT NOT NULL,
-    group_value TEXT NOT NULL,
-    period TEXT NOT NULL,
-    closed INTEGER NOT NULL,
-    counts_hash TEXT NOT NULL,
-    num_reports INTEGER NOT NULL,
-    cohort_reports BLOB NOT NULL,
-    bit_ones BLOB NOT NULL,
-    FOREIGN KEY (digest, group_value) REFERENCES definitions
-);
-
 CREATE TABLE results (
     digest TEXT NOT NULL,
     group_value TEXT NOT NULL,
     period TEXT NOT NULL,
     counts_hash TEXT NOT NULL,
     inputs_hash TEXT NOT NULL,
+    closed INTEGER NOT NULL,
     num_reports INTEGER NOT NULL,
     confidence REAL NOT NULL,
     fdr REAL NOT NULL,
@@ -91,6 +77,26 @@ CREATE TABLE releases (
     composed_epsilon REAL NOT NULL,
     FOREIGN KEY (digest, group_value) REFERENCES definitions
 );
+"""
+
+_TABLES_OF_PUBLISH = """
+CREATE TABLE summaries (
+    path TEXT PRIMARY KEY,
+    size INTEGER NOT NULL,
+    mtime_ns INTEGER NOT NULL,
+    ctime_ns INTEGER NOT NULL,
+    inode INTEGER NOT NULL,
+    content_hash TEXT NOT NULL,
+    digest TEXT NOT NULL,
+    group_value TEXT NOT NULL,
+    period TEXT NOT NULL,
+    closed INTEGER NOT NULL,
+    counts_hash TEXT NOT NULL,
+    num_reports INTEGER NOT NULL,
+    cohort_reports BLOB NOT NULL,
+    bit_ones BLOB NOT NULL,
+    FOREIGN KEY (digest, group_value) REFERENCES definitions
+);
 
 CREATE TABLE withdrawals (
     id INTEGER PRIMARY KEY,
@@ -112,15 +118,17 @@ CREATE TRIGGER withdrawals_are_not_changed BEFORE UPDATE ON withdrawals
 BEGIN SELECT RAISE(ABORT, 'withdrawals are append-only'); END;
 CREATE TRIGGER withdrawals_are_not_deleted BEFORE DELETE ON withdrawals
 BEGIN SELECT RAISE(ABORT, 'withdrawals are append-only'); END;
+"""
 
+_VIEWS = """
 CREATE VIEW shares AS
 SELECT metric, digest, nullif(group_value, '') AS group_value, period, value, share, low, high, p_value, q_value,
-    detected, num_reports
+    detected, num_reports, closed
 FROM estimates JOIN results USING (digest, group_value, period) JOIN definitions USING (digest, group_value);
 
 CREATE VIEW means AS
 SELECT metric, digest, nullif(group_value, '') AS group_value, period, mean AS value, mean_low AS low,
-    mean_high AS high, num_reports
+    mean_high AS high, num_reports, closed
 FROM results JOIN definitions USING (digest, group_value)
 WHERE mean IS NOT NULL;
 
@@ -139,11 +147,30 @@ FROM pages JOIN periods USING (digest, period) JOIN definitions USING (digest, g
     JOIN results USING (digest, group_value, period);
 """
 
+_POSTGRES = {
+    " WITHOUT ROWID": "",
+    "INTEGER": "BIGINT",
+    "REAL": "DOUBLE PRECISION",
+    "TEXT": 'TEXT COLLATE "C"',  # the order of SQLite
+}
+
+POSTGRES_VERSION = 1
+"""Version of the schema in PostgreSQL, in its table `hubbub_results_version`."""
+
+
+def postgres_schema() -> str:
+    """Statements that make the tables and views in a schema of PostgreSQL; its types have the size of those of SQLite."""
+    script = _TABLES + _VIEWS
+    for sqlite_word, word in _POSTGRES.items():
+        script = script.replace(sqlite_word, word)
+    return script
+
+
 Migration = Callable[[sqlite3.Connection], None]
 
 
 def _create(connection: sqlite3.Connection) -> None:
-    _execute_each(connection, _VERSION_1)
+    _execute_each(connection, _TABLES + _TABLES_OF_PUBLISH + _VIEWS)
 
 
 def _execute_each(connection: sqlite3.Connection, script: str) -> None:
@@ -220,7 +247,10 @@ def store_error(path: Path | None, problem: sqlite3.Error) -> OutputError:
     return OutputError(f"{path}: {problem}. {_REMEDIES.get(code, _DAMAGED)}.")
 
 
-_DAMAGED = "Restore it from a backup: without it, nobody knows which counts were published"
+_DAMAGED = (
+    "Restore it from a backup: without a file of `hubbub publish`, nobody knows which counts were published. "
+    "For `hubbub decode-all`, you can name another file: everything is decoded again"
+)
 _REMEDIES = {
     sqlite3.SQLITE_NOTADB: f"It is no file of results, or its first page is damaged. {_DAMAGED}",
     sqlite3.SQLITE_BUSY: "Another program is using it. Wait until it ends",

@@ -24,6 +24,7 @@ from hubbub.metrics.metric import Metric
 from hubbub.privacy import epsilon
 from hubbub_decoder.errors import OutputError
 from hubbub_decoder.results.decoding import Decoding
+from hubbub_decoder.results.estimates import Estimate
 from hubbub_decoder.results_store.schema import open_copy, open_database, store_error
 
 
@@ -124,17 +125,31 @@ class StoredResult:
 
     inputs_hash : SHA-256 of all that it depends on: file, candidates, options and releases of hubbub and its libraries
     document    : JSON of `Decoding.to_dict`
+    closed      : whether the period was closed when the reports were counted
     """
 
     key: PeriodKey
     counts_hash: str
     inputs_hash: str
     document: str
+    closed: bool = True
 
     @property
     def result_hash(self) -> str:
         """SHA-256 of the document, in hex."""
         return text_hash(self.document)
+
+
+class KnownResult(NamedTuple):
+    """What is known of a result without its decoding.
+
+    num_detected : None if nothing was tested
+    """
+
+    inputs_hash: str
+    num_reports: int
+    num_detected: int | None
+    num_warnings: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +187,10 @@ class ResultsStore:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
         self._connection.close()
 
     # Summaries
@@ -202,7 +221,8 @@ class ResultsStore:
         with self._transaction():
             self._connection.executemany("DELETE FROM summaries WHERE path = ?", [(path,) for path in gone])
             for file in read:
-                key = self._add_definition(file.metric, file.period)
+                key = PeriodKey.of(file.metric, file.period)
+                self._connection.execute(_ADD_DEFINITION, _definition_row(key, file.metric))
                 self._connection.execute(
                     _ADD_SUMMARY,
                     (
@@ -219,6 +239,26 @@ class ResultsStore:
                 )
 
     # Results and releases
+
+    def require_decodings_only(self) -> None:
+        """Raise OutputError if `hubbub publish` wrote this file, or if it cannot be written."""
+        with self._transaction():
+            for table in ("releases", "withdrawals", "summaries"):
+                ((number,),) = self._select(f"SELECT count(*) FROM {table}")  # noqa: S608  (a constant)
+                if number:
+                    raise OutputError(
+                        f"{self._path} is a file of `hubbub publish`, with {number:,} {table}, and has the results of its site alone. "
+                        "Pass another --database."
+                    )
+
+    def known_results(self) -> dict[PeriodKey, KnownResult]:
+        """What is known of each result."""
+        return known_results(self._select(SELECT_KNOWN_RESULTS))
+
+    def write_result(self, result: StoredResult) -> None:
+        """Write a result in place of the one of its period, all or nothing."""
+        with self._transaction():
+            self._write_result(result)
 
     def releases(self) -> dict[PeriodKey, tuple[Release, ...]]:
         """All releases of each period in their order, also of those that were withdrawn."""
@@ -298,42 +338,8 @@ class ResultsStore:
     # Statements
 
     def _write_result(self, result: StoredResult) -> None:
-        decoding = Decoding.from_dict(json.loads(result.document))
-        key = self._add_definition(decoding.metric, result.key.period)
-        if key != result.key:
-            raise ValueError(f"a decoding of {key} is no result of {result.key}")
-        mean = None if decoding.numbers is None else decoding.numbers.mean
-        numbers = (None, None, None) if mean is None else (_number(mean.value), _number(mean.low), _number(mean.high))
-        self._connection.execute(_DELETE_RESULT, key)
-        self._connection.execute(
-            _ADD_RESULT,
-            (
-                *key,
-                result.counts_hash,
-                result.inputs_hash,
-                decoding.num_reports,
-                decoding.confidence,
-                decoding.fdr,
-                decoding.target,
-                epsilon(decoding.metric),
-                *numbers,
-                json.dumps([str(finding) for finding in decoding.warnings]),
-                result.document,
-            ),
-        )
-        self._connection.executemany(
-            _ADD_ESTIMATE,
-            [
-                (
-                    *key,
-                    position,
-                    " | ".join(estimate.group),
-                    *map(_number, (estimate.share, estimate.low, estimate.high, estimate.p_value, estimate.q_value)),
-                    estimate.detected,
-                )
-                for position, estimate in enumerate(decoding)
-            ],
-        )
+        for statement, rows in statements_of(result):
+            self._connection.executemany(statement, rows)
 
     def _write_release(self, release: Release) -> None:
         self._connection.execute(
@@ -348,14 +354,6 @@ class ResultsStore:
                 release.composed_epsilon,
             ),
         )
-
-    def _add_definition(self, metric: Metric, period: str) -> PeriodKey:
-        key = PeriodKey.of(metric, period)
-        self._connection.execute(
-            "INSERT INTO definitions VALUES (?, ?, ?, ?) ON CONFLICT (digest, group_value) DO UPDATE SET definition = excluded.definition",
-            (key.digest, key.group_value, metric.name, json.dumps(metric.to_dict(), ensure_ascii=False)),
-        )
-        return key
 
     def _select(self, statement: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         try:
@@ -380,8 +378,35 @@ class ResultsStore:
             raise store_error(self._path, problem) from None
 
 
+Statements = Iterator[tuple[str, list[tuple[Any, ...]]]]
+"""Statements in their order, each with its rows of parameters, which are written `?`."""
+
+
+def statements_of(result: StoredResult) -> Statements:
+    """Statements that write a result in place of the one of its period."""
+    decoding = Decoding.from_dict(json.loads(result.document))
+    key = PeriodKey.of(decoding.metric, result.key.period)
+    if key != result.key:
+        raise ValueError(f"a decoding of {key} is no result of {result.key}")
+    yield _ADD_DEFINITION, [_definition_row(key, decoding.metric)]
+    yield _DELETE_RESULT, [key]
+    yield _ADD_RESULT, [_result_row(result, decoding)]
+    yield _ADD_ESTIMATE, [(*key, position, *_estimate_row(estimate)) for position, estimate in enumerate(decoding)]
+
+
+def known_results(rows: Iterable[Sequence[Any]]) -> dict[PeriodKey, KnownResult]:
+    """What is known of each result, from the rows of `SELECT_KNOWN_RESULTS`."""
+    return {
+        PeriodKey(digest, value, period): KnownResult(
+            inputs, num_reports, int(detected) if tested else None, len(json.loads(warnings))
+        )
+        for digest, value, period, inputs, num_reports, warnings, tested, detected in rows
+    }
+
+
+_ADD_DEFINITION = "INSERT INTO definitions VALUES (?, ?, ?, ?) ON CONFLICT (digest, group_value) DO UPDATE SET definition = excluded.definition"
 _ADD_SUMMARY = "INSERT OR REPLACE INTO summaries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-_ADD_RESULT = "INSERT INTO results VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_ADD_RESULT = "INSERT INTO results VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _ADD_ESTIMATE = "INSERT INTO estimates VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _ADD_RELEASE = (
     "INSERT INTO releases (digest, group_value, period, counts_hash, result_hash, num_reports, smallest_cohort, epsilon, composed_epsilon) "
@@ -389,6 +414,50 @@ _ADD_RELEASE = (
 )
 _SELECT_DECODING = "SELECT decoding FROM results WHERE digest = ? AND group_value = ? AND period = ?"
 _DELETE_RESULT = "DELETE FROM results WHERE digest = ? AND group_value = ? AND period = ?"
+SELECT_KNOWN_RESULTS = (
+    "SELECT digest, group_value, period, inputs_hash, num_reports, warnings, count(detected), sum(detected) "
+    "FROM results LEFT JOIN estimates USING (digest, group_value, period) "
+    "GROUP BY digest, group_value, period, inputs_hash, num_reports, warnings"
+)
+
+
+def _definition_row(key: PeriodKey, metric: Metric) -> tuple[str, ...]:
+    definition = json.dumps(metric.to_dict(), ensure_ascii=False)
+    return (key.digest, key.group_value, metric.name, _storable(definition))
+
+
+def _result_row(result: StoredResult, decoding: Decoding) -> tuple[Any, ...]:
+    mean = None if decoding.numbers is None else decoding.numbers.mean
+    numbers = (None, None, None) if mean is None else (_number(mean.value), _number(mean.low), _number(mean.high))
+    return (
+        *result.key,
+        result.counts_hash,
+        result.inputs_hash,
+        int(result.closed),
+        decoding.num_reports,
+        decoding.confidence,
+        decoding.fdr,
+        decoding.target,
+        epsilon(decoding.metric),
+        *numbers,
+        json.dumps([str(finding) for finding in decoding.warnings]),
+        result.document,
+    )
+
+
+def _estimate_row(estimate: Estimate) -> tuple[Any, ...]:
+    numbers = (estimate.share, estimate.low, estimate.high, estimate.p_value, estimate.q_value)
+    detected = None if estimate.detected is None else int(estimate.detected)
+    return (_storable(" | ".join(estimate.group)), *map(_number, numbers), detected)
+
+
+def _storable(text: str) -> str:
+    """Text in which a NUL, which PostgreSQL refuses, and lone surrogates, which UTF-8 has not, are escape sequences.
+
+    >>> _storable("a\\0b\\ud800")
+    'a\\\\x00b\\\\ud800'
+    """
+    return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
 
 
 def _number(value: float) -> float | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -20,6 +19,7 @@ from hubbub.summary import summary_to_bytes
 from hubbub.text import escape_control_characters
 from hubbub_decoder import simulate
 from hubbub_decoder.batch_decoding import run as batch_run
+from hubbub_decoder.results_store.store import ResultsStore
 from tests.support.explored import PAGE, Explored, folder, text_of, write
 from tests.support.odd_entries import ENTRIES, NAMES, SUMMARIES
 
@@ -45,7 +45,7 @@ def limited_time() -> Iterator[None]:
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(
-        batch_run, "map_in_processes", lambda function, items, _: [(each, function(each)) for each in items]
+        batch_run, "map_in_processes", lambda function, items, _: [(item, function(item)) for item in items]
     )
     monkeypatch.setattr(periods, "utc_now", lambda: datetime(2027, 1, 1, tzinfo=UTC))
     for name in ("summaries", "candidates"):
@@ -190,4 +190,5 @@ def test_a_directory_without_an_odd_entry_has_none(place: Path) -> None:
     (place / "summaries" / "link").symlink_to("below")
     (place / "summaries" / "notes.txt").write_text("")
     assert over_directory("decode-all", place).exit_code == 0
-    assert json.loads((place / "decode-all" / "index.jsonl").read_text())["status"] == "decoded"
+    with ResultsStore(place / "decode-all" / "results.sqlite") as store:
+        assert [key.period for key in store.known_results()] == [DAY]

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import subprocess
 import sys
-import time
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +23,7 @@ from hubbub_decoder.batch_decoding.run import Outcome, ProcessDiedError, Status,
 from hubbub_decoder.batch_decoding.tasks import content_hash, find_tasks
 from hubbub_decoder.model.evidence import combine
 from hubbub_decoder.options import Options
+from hubbub_decoder.results_store.store import ResultsStore
 from tests.support.every_kind import VERSION
 
 PARAMS = Params(num_bits=16, num_hashes=1, num_cohorts=8, prob_p=0.25, prob_q=0.75, prob_f=0.25)
@@ -55,7 +53,8 @@ def summaries(tmp_path: Path) -> Path:
 def run(summaries: Path, **options: object) -> dict[str, Outcome]:
     place = summaries.parent
     found = find_tasks(summaries, place / "candidates", Options(**options))  # type: ignore[arg-type]
-    return {outcome.name: outcome for outcome in run_tasks(*found, place / "out", 1)}
+    with ResultsStore(place / "results.sqlite") as store:
+        return {outcome.name: outcome for outcome in run_tasks(*found, store, 1, place / "out")}
 
 
 def name_of(day: str, metric: Metric = PAGE) -> str:
@@ -124,7 +123,7 @@ def test_process_reads_the_candidates_of_a_metric_once(
         expected = decode(read_summary(summaries / f"page-{day}.parquet"), lines).to_dict()
         saved = json.loads((place / "out" / f"{name_of(day)}.json").read_text())
         assert saved == json.loads(json.dumps(expected))
-        assert any(each["kind"] == "repeated_candidates" for each in saved["warnings"]) == (len({*lines}) < 3)
+        assert any(warning["kind"] == "repeated_candidates" for warning in saved["warnings"]) == (len({*lines}) < 3)
     read.assert_called_once()
 
 
@@ -132,7 +131,8 @@ def test_tasks_that_decode_cannot_estimate_are_skipped_with_the_remedy(tmp_path:
     chains = {"prob_p": 0.25, "prob_q": 0.75, "prob_f": 0.5}
     write_day(tmp_path, DAYS[0])
     tasks, _ = find_tasks(tmp_path, None, Options())
-    [outcome] = run_tasks(tasks, [], tmp_path / "out", 1)
+    with ResultsStore(None) as store:
+        [outcome] = run_tasks(tasks, [], store, 1, tmp_path / "out")
     assert (outcome.status, outcome.reason) == (
         Status.SKIPPED,
         "no candidates: add page.txt to the directory of --candidates",
@@ -150,7 +150,8 @@ def test_file_that_is_no_summary_fails_alone(summaries: Path) -> None:
     tasks, unreadable = find_tasks(summaries, None, Options())
     assert [file.path.name for file in unreadable] == ["cut.parquet", "empty.parquet"]
     assert len(tasks) == 3
-    outcomes = list(run_tasks([], unreadable, summaries.parent / "out", 1))
+    with ResultsStore(None) as store:
+        outcomes = list(run_tasks([], unreadable, store, 1))
     assert [outcome.status for outcome in outcomes] == [Status.FAILED] * 2
 
 
@@ -162,7 +163,7 @@ def test_file_whose_name_is_not_utf_8_fails_alone(tmp_path: Path) -> None:
         main, ["decode-all", str(tmp_path / "in"), "--out-dir", str(tmp_path / "out"), "--jobs", "1"]
     )
     assert (result.exit_code, result.stdout) == (1, "1 failed\n"), result.exception
-    assert json.loads((tmp_path / "out" / "index.jsonl").read_text())["name"].endswith("\\udcff.parquet")
+    assert "\\udcff.parquet: " in result.stderr
 
 
 def test_a_period_without_reports_is_skipped(summaries: Path) -> None:
@@ -218,48 +219,6 @@ def test_sums_over_a_group_have_each_report_once(seed: int, tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_incomplete_index_of_a_killed_run_costs_no_complete_result(summaries: Path) -> None:
-    run(summaries)
-    index = summaries.parent / "out" / "index.jsonl"
-    lines = index.read_bytes().splitlines(keepends=True)
-    index.write_bytes(b"".join(lines[:2]) + lines[2][:-20])
-    assert sorted(outcome.status for outcome in run(summaries).values()) == ["decoded", "unchanged", "unchanged"]
-
-
-@pytest.mark.slow
-def test_killed_run_continues_with_the_rest(tmp_path: Path) -> None:
-    """The process is killed after its first result; the processes of its pool end, too."""
-    for number in range(40):
-        write_day(tmp_path / "summaries", f"2026-03-{1 + number % 28:02}", Metric.string(f"m{number}", PARAMS))
-    (tmp_path / "names.txt").write_text("a\nb\nc\n")
-    arguments = ["decode-all", "summaries", "--candidates", "names.txt", "--out-dir", "out", "--jobs", "2"]
-    command = [sys.executable, "-m", "hubbub", *arguments]
-    running = subprocess.Popen(command, cwd=tmp_path, start_new_session=True)
-    until = time.monotonic() + 120
-    index = tmp_path / "out" / "index.jsonl"
-    while not (index.exists() and b'"decoded"' in index.read_bytes()) and time.monotonic() < until:
-        time.sleep(0.01)
-    running.send_signal(signal.SIGKILL)
-    running.wait(30)
-    while _is_alive(running.pid) and time.monotonic() < until:
-        time.sleep(0.05)
-    assert not _is_alive(running.pid)
-    again = subprocess.run([*command, "--json"], cwd=tmp_path, capture_output=True, text=True, timeout=200, check=True)
-    counts = json.loads(again.stdout)["counts"]
-    assert counts["decoded"] + counts["unchanged"] == 40
-    assert counts["unchanged"] >= 1
-    assert len(list(tmp_path.glob("out/*/*.json"))) == 40
-
-
-def _is_alive(group: int) -> bool:
-    try:
-        os.killpg(group, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
-@pytest.mark.slow
 def test_item_that_ends_its_process_takes_no_other_result_with_it() -> None:
     """Each item is an expression that a process evaluates."""
     items = [f"2 * {number}" for number in range(8)]
@@ -303,5 +262,5 @@ def test_command_refuses_parquet_results_among_the_summaries(summaries: Path, ou
     refused = CliRunner().invoke(main, given)
     assert refused.exit_code == 2
     assert "the next run would take its .parquet results for summaries" in refused.stderr
-    assert not (summaries / "index.jsonl").exists()
+    assert not (summaries / "results.sqlite").exists()
     assert not (summaries / "results").exists()

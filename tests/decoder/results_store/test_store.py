@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import re
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -200,40 +198,6 @@ def test_an_older_file_is_migrated(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     fresh = open_database(None, (*MIGRATIONS, add_column))
     assert fresh.execute("SELECT sql FROM sqlite_master WHERE name = 'results'").fetchone()[0].count("note") == 1
     assert schema.MIGRATIONS is MIGRATIONS
-
-
-def test_documented_queries_show_every_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each kind has a row in the shares or the means, and each release is counted."""
-    page = (DOCS / "reference" / "results-schema.md").read_text(encoding="utf-8")
-    *queries, releases = re.findall(r"```sql\n(.*?)```", page, re.DOTALL)
-    private = tmp_path / "site.files" / "private"
-    private.mkdir(parents=True)
-    names, num_shares = set(), 0
-    with ResultsStore(private / "results.sqlite") as store:
-        for metric in METRICS:
-            try:
-                decoding = decode(summary_of(metric, DAYS[0]), candidates_of(metric))
-            except ValueError:  # of another command
-                continue
-            document = json.dumps(decoding.to_dict(), allow_nan=False)
-            stored = StoredResult(PeriodKey.of(metric, DAYS[0]), "counts", "inputs", document)
-            store.record([(stored, release(stored))])
-            names.add(metric.name)
-            num_shares += len(decoding)
-    with closing(sqlite3.connect(private / "results.sqlite")) as connection:
-        for name in names:
-            rows = [
-                connection.execute(re.sub("metric = '\\w+'", f"metric = '{name}'", query)).fetchall()
-                for query in queries
-            ]
-            assert any(rows), name
-            assert all(None not in row for found in rows for row in found)
-        assert {(row[0], *row[4:]) for row in connection.execute(releases)} == {(name, 1, 0.25, 0.5) for name in names}
-    (program,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    variables: dict[str, Any] = {}
-    monkeypatch.chdir(tmp_path)
-    exec(program, variables)  # noqa: S102  (of our page)
-    assert len(variables["shares"]) == num_shares > len(names)
 
 
 def test_documented_schema_is_that_of_the_code() -> None:

@@ -1,0 +1,185 @@
+"""Database for the results of `hubbub decode-all`: a file of SQLite, or a schema of PostgreSQL, with the same tables and views."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+from hubbub.text import install_hint
+from hubbub.wire.urls import mask_url, mask_urls
+from hubbub_decoder.errors import OutputError
+from hubbub_decoder.results_store.schema import APPLICATION_ID, POSTGRES_VERSION, postgres_schema
+from hubbub_decoder.results_store.store import (
+    SELECT_KNOWN_RESULTS,
+    KnownResult,
+    PeriodKey,
+    ResultsStore,
+    StoredResult,
+    known_results,
+    statements_of,
+)
+
+if TYPE_CHECKING:
+    import psycopg
+
+_EXPECTED = "Write the name of a file, or postgresql://user@host/database"
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/|postgres(?:ql)?:")
+_CONNECTION_DEFAULTS = {
+    "connect_timeout": "10",  # seconds, for each host
+    "keepalives_idle": "60",  # seconds: a decoding may take minutes, and a router forgets connections
+    "target_session_attrs": "read-write",
+    "application_name": "hubbub decode-all",
+}
+"""Parameters of libpq that a URL may override."""
+_INSUFFICIENT_PRIVILEGE = "42501"
+
+
+class ResultsDatabase(Protocol):
+    """Results of which each has its newest decoding only. Use it in a `with` block, which closes it.
+
+    Its methods raise OutputError if the database cannot be read or written.
+    """
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def known_results(self) -> dict[PeriodKey, KnownResult]:
+        """What is known of each result."""
+
+    def write_result(self, result: StoredResult) -> None:
+        """Write a result in place of the one of its period, all or nothing."""
+
+
+def is_postgres(database: str) -> bool:
+    """Whether a database is one of PostgreSQL; else it is a file. Raises OutputError for a name that is neither."""
+    scheme = _SCHEME.match(database)
+    if scheme is None and database.strip():
+        return False
+    if not database.startswith(("postgresql://", "postgres://")):
+        raise OutputError(f"{mask_url(database)!r} is neither a file nor a URL of PostgreSQL. {_EXPECTED}.")
+    return True
+
+
+def open_results_database(database: str) -> ResultsDatabase:
+    """Open the database with this file name or URL; make its tables if there are none.
+
+    Raises OutputError if it cannot be written, is of another program or a later release, or has the results of `hubbub publish`.
+    """
+    if is_postgres(database):
+        return PostgresResults(database)
+    path = Path(database)
+    if path.is_dir():
+        raise OutputError(f"{database} is a directory. Name a file in it.")
+    if not path.parent.is_dir():
+        raise OutputError(f"{database}: there is no directory {path.parent}. Create it, or name another file.")
+    store = ResultsStore(path)
+    try:
+        store.require_decodings_only()
+    except BaseException:
+        store.close()
+        raise
+    return store
+
+
+class PostgresResults:
+    """Results in the first schema of the search path of a PostgreSQL database."""
+
+    def __init__(self, url: str) -> None:
+        try:
+            import psycopg
+            from psycopg.conninfo import conninfo_to_dict
+        except ImportError:
+            raise OutputError(f"PostgreSQL needs psycopg: {install_hint('postgres')}.") from None
+        self._error: type[Exception] = psycopg.Error
+        self._name = mask_url(url)
+        with self._translated_errors():
+            parameters: dict[str, Any] = {**_CONNECTION_DEFAULTS, **conninfo_to_dict(url), "client_encoding": "utf8"}
+            self._connection: psycopg.Connection[tuple[Any, ...]] = psycopg.connect(**parameters, autocommit=True)
+        try:
+            self._prepare()
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.close()
+
+    def known_results(self) -> dict[PeriodKey, KnownResult]:
+        """What is known of each result."""
+        with self._translated_errors():
+            return known_results(self._connection.execute(SELECT_KNOWN_RESULTS).fetchall())
+
+    def write_result(self, result: StoredResult) -> None:
+        """Write a result in place of the one of its period, all or nothing."""
+        with self._writing() as cursor:
+            for statement, rows in statements_of(result):
+                cursor.executemany(statement.replace("?", "%s").encode(), rows)
+
+    def _prepare(self) -> None:
+        """Make the tables if the schema has none, and check that they are ours and that this user may write."""
+        with self._translated_errors(), self._connection.transaction():
+            self._connection.execute("SELECT pg_advisory_xact_lock(%s)", (APPLICATION_ID,))  # two first runs at once
+            ((encoding, schema, num_tables, is_ours),) = self._connection.execute(_SELECT_STATE).fetchall()
+            if encoding != "UTF8":
+                raise OutputError(
+                    f"{self._name} has the encoding {encoding}, which cannot hold all texts. "
+                    "Create a database with ENCODING 'UTF8' TEMPLATE template0, and name it."
+                )
+            if num_tables and not is_ours:
+                raise OutputError(
+                    f"{self._name}: schema {schema} has tables of another program. Create a schema for the results, and write "
+                    "?options=-csearch_path%3DSCHEMA at the end of the URL."
+                )
+            if not is_ours:
+                self._connection.execute(_create_schema())
+            (version,) = self._connection.execute("SELECT version FROM hubbub_results_version").fetchone() or (0,)
+            if version != POSTGRES_VERSION:
+                raise OutputError(
+                    f"{self._name} has version {version} of the schema, and this release of hubbub knows {POSTGRES_VERSION}. "
+                    "Use the release that wrote it."
+                )
+        with self._writing():
+            pass
+
+    @contextmanager
+    def _writing(self) -> Iterator[psycopg.Cursor[tuple[Any, ...]]]:
+        """A transaction that waits until no other one writes. Readers do not wait."""
+        with self._translated_errors(), self._connection.transaction(), self._connection.cursor() as cursor:
+            cursor.execute("LOCK TABLE results IN SHARE ROW EXCLUSIVE MODE")
+            yield cursor
+
+    @contextmanager
+    def _translated_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except self._error as problem:
+            raise self._output_error(problem) from None
+
+    def _output_error(self, problem: Exception) -> OutputError:
+        """Error with the reason, without values of a statement, and what to do."""
+        primary = getattr(getattr(problem, "diag", None), "message_primary", None)
+        reason = " ".join(mask_urls(primary or str(problem)).split())
+        remedy = (
+            "Check the URL, that PostgreSQL runs and has room, and its log. Run the command again, and it continues"
+        )
+        if getattr(problem, "sqlstate", None) == _INSUFFICIENT_PRIVILEGE:
+            remedy = "Let this user create tables in the schema, or read and write those of hubbub, with GRANT"
+        return OutputError(f"{self._name}: {reason.rstrip('.')}. {remedy}.")
+
+
+_SELECT_STATE = (
+    "SELECT current_setting('server_encoding'), current_schema(), count(*), "
+    "coalesce(bool_or(tablename = 'hubbub_results_version'), false) FROM pg_tables WHERE schemaname = current_schema()"
+)
+
+
+def _create_schema() -> bytes:
+    version = f"CREATE TABLE hubbub_results_version AS SELECT {POSTGRES_VERSION}::bigint AS version;"
+    return (postgres_schema() + version).encode()
