@@ -150,12 +150,15 @@ def test_each_alert_fires_for_its_cause() -> None:
     assert all(set(rule["annotations"]) == {"summary", "action", "runbook"} for rule in rules)
 
 
-def test_dashboard_is_the_output_of_its_script() -> None:
+@pytest.mark.parametrize(
+    ("script", "dashboard"), [("make_dashboard.py", "dashboard.json"), ("make_results_dashboard.py", "results.json")]
+)
+def test_dashboard_is_the_output_of_its_script(script: str, dashboard: str) -> None:
     folder = DEPLOY / "grafana"
     environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}
     made = subprocess.run(
-        [sys.executable, folder / "make_dashboard.py"], env=environment, capture_output=True, text=True, check=True
+        [sys.executable, folder / script], env=environment, capture_output=True, text=True, check=True
     )
-    assert made.stdout == (folder / "dashboard.json").read_text(), (
-        "run `python deploy/grafana/make_dashboard.py > deploy/grafana/dashboard.json`"
+    assert made.stdout == (folder / dashboard).read_text(), (
+        f"run `python deploy/grafana/{script} > deploy/grafana/{dashboard}`"
     )

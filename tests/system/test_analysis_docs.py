@@ -26,6 +26,8 @@ RUN = {
     "docs/how-to/analysis.md": 2,
     "docs/how-to/discovery.md": 1,  # strings of a search, which are tested
     "examples/analysis.ipynb": 2,  # strings of a list, which are tested: test_notebook.py
+    "deploy/grafana/make_results_dashboard.py": True,  # results_store/test_database.py, which runs what it makes:
+    "deploy/grafana/results.json": True,
     "docs/reference/results-schema.md": 1,  # results_store/test_database.py
 }
 """Number of blocks of code by file that ask whether something is detected."""

@@ -11,7 +11,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import cache
@@ -35,7 +35,7 @@ from hubbub_decoder.results_store.database import open_results_database
 from hubbub_decoder.results_store.store import PeriodKey, Release, ResultsStore, StoredResult
 from tests.support.every_kind import METRICS
 from tests.support.every_result import DAYS, candidates_of, summary_of
-from tests.support.paths import DOCS
+from tests.support.paths import DEPLOY, DOCS
 from tests.support.postgres import postgres
 
 NOISE = {"prob_p": 0.25, "prob_q": 0.75, "prob_f": 0.5}
@@ -205,6 +205,31 @@ def test_pandas_and_duckdb_read_both(both: tuple[str, str]) -> None:
                 assert connection.sql(query).fetchall() == rows_of(file, query)
     assert found[0] == found[1]
     assert len(found[0]) >= 8
+
+
+def test_dashboard_shows_every_kind(both: tuple[str, str]) -> None:
+    """The choices of each metric, and each panel on the day that is closed; the shares or the means have every metric."""
+    _, server = both
+    dashboard = json.loads((DEPLOY / "grafana" / "results.json").read_text())
+    choices = {one["name"]: one["query"] for one in dashboard["templating"]["list"] if one["type"] == "query"}
+    names = [name for (name,) in rows_of(server, choices["metric"])]
+    assert names == sorted(metric.name for metric in METRICS if not is_of_another_command(metric))
+    for name in names:
+        chosen, shown = {"metric": name}, {}
+        for variable in ("version", "group"):
+            ((chosen[variable],),) = rows_of(server, filled(choices[variable], chosen))
+        for panel in dashboard["panels"]:
+            (target,) = panel["targets"]
+            shown[panel["title"]] = rows = rows_of(server, filled(target["rawSql"], chosen))
+            assert {str(row[0])[:10] for row in rows} <= {DAYS[0]}
+            assert all(None not in row for row in rows)
+        assert len(shown.pop("Reports")) == 1
+        assert any(shown.values()), name
+
+
+def filled(query: str, chosen: Mapping[str, str]) -> str:
+    """Query with the variables of the dashboard."""
+    return re.sub(r"\$(\w+)", lambda found: chosen[found[1]], query)
 
 
 def test_a_result_replaces_the_one_of_its_period(database: str) -> None:
