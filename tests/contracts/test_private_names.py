@@ -13,7 +13,6 @@ UNFINISHED = (
     "decoder/hubbub_decoder/batch_decoding/",
     "decoder/hubbub_decoder/explore/",
     "decoder/hubbub_decoder/publishing/",
-    "tests/decoder/batch_decoding/",
     "tests/decoder/publishing/",
 )
 """Folders in which variables still have to be named."""
