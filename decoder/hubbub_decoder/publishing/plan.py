@@ -112,6 +112,7 @@ class PlannedRelease:
 
     smallest_cohort : of its release, and of all earlier ones with the same counts
     inputs_hash     : of the result
+    published_counts : hash of the last counts of the period that were published; None: it is the first release
     change          : why what readers see changes; "" if it stays
     needs_decoding  : whether the store has no result of these inputs
     """
@@ -119,8 +120,19 @@ class PlannedRelease:
     period: CompletePeriod
     smallest_cohort: int
     inputs_hash: str
+    published_counts: str | None
     change: str
     needs_decoding: bool
+
+    @property
+    def has_new_counts(self) -> bool:
+        """Whether these counts are not those that were published last."""
+        return self.published_counts != self.period.counts
+
+    @property
+    def replaces(self) -> bool:
+        """Whether these counts replace others that were published."""
+        return self.published_counts is not None and self.has_new_counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +150,10 @@ _CHANGED = (
     "its counts differ from those that were published, and a reader of both learns the reports between. Restore the summary, or pass --replace "
     "with the name of the metric: the difference then protects reports by their local epsilon alone"
 )
+BESIDE_KEPT = (
+    "another page of the same metric and period keeps the counts that were published, because those that had to replace them could not be "
+    "published, and a reader of both would learn the reports between"
+)
 _WITHHELD, _WITHDRAWN = "--withhold names it", "--withdraw named it, which is for good"
 _MISSING = "its summary is missing: no file of the directory that can be read has this period of this definition alone. Restore the file"
 
@@ -151,32 +167,39 @@ def plan_releases(
 ) -> Plan:
     """Plan of a run. before : what was published, without what `terms` withdraw."""
     results = {file.name: PeriodResult(file.name, PeriodStatus.FAILED, file.reason) for file in unreadable}
-    counted = list[CountedPeriod]()
-    shown = before.counts()
+    counted, inputs = list[CountedPeriod](), dict[PeriodKey, str]()
+    shown, hash_of = before.counts(), cache(index.content_hash)
     for task in tasks_of_files(tasks):
         found = _counted(task, index, before, terms, shown)
         if isinstance(found, PeriodResult):
             results[task.name] = found
+            continue
+        try:
+            inputs[found.key] = task.fingerprint(hash_of)
+        except OSError as problem:
+            reason = f"{escape_control_characters(str(problem.filename))} cannot be read: {problem.strerror}"
+            results[task.name] = PeriodResult(task.name, PeriodStatus.FAILED, reason)
         else:
             counted.append(found)
     last = {key: releases[-1].counts_hash for key, releases in before.releases.items()}
-    changed = {each.key: reason for each in counted if (reason := _reason_to_keep(each, last.get(each.key), terms))}
+    changed = {
+        period.key: reason for period in counted if (reason := _reason_to_keep(period, last.get(period.key), terms))
+    }
     complete, incomplete = complete_periods(counted, last, changed)
     withheld = reasons_to_withhold(complete, terms.min_reports, before.releases.keys())
-    cohorts = smallest_cohorts(complete, withheld, before.releases.keys())
+    new = {period.key for period in complete if last.get(period.key) != period.counts}
+    kept = {key.whole for key in new & last.keys() & withheld.keys()}
+    incomplete |= {key: BESIDE_KEPT for key in new - withheld.keys() if key.whole in kept}
+    cohorts = smallest_cohorts(complete, withheld | incomplete, before.releases.keys())
     names = {each.key: each.name for each in counted}
     for status, reasons in ((PeriodStatus.FAILED, incomplete), (PeriodStatus.WAITING, withheld)):
         results |= {names[key]: PeriodResult(names[key], status, reason) for key, reason in reasons.items()}
-    hash_of, releases = cache(index.content_hash), list[PlannedRelease]()
-    for period in (each for each in complete if each.key in cohorts):
-        try:
-            inputs = period.task.fingerprint(hash_of)
-        except OSError as problem:
-            reason = f"{escape_control_characters(str(problem.filename))} cannot be read: {problem.strerror}"
-            results[period.name] = PeriodResult(period.name, PeriodStatus.FAILED, reason)
-        else:
-            releases.append(_planned(period, cohorts[period.key], inputs, before))
-    planned = {each.period.key for each in releases}
+    releases = [
+        _planned(period, cohorts[period.key], inputs[period.key], before)
+        for period in complete
+        if period.key in cohorts
+    ]
+    planned = {release.period.key for release in releases}
     for key in before.releases.keys() - planned:
         name = before.name(key)
         results[name] = failed_or_withheld(results.get(name), name, terms.withheld)
@@ -227,7 +250,8 @@ def _planned(period: CompletePeriod, smallest_cohort: int, inputs: str, before: 
         change = "its epsilon changes with the values of its group that readers know"
     else:
         change = ""
-    return PlannedRelease(period, smallest_cohort, inputs, change, not is_decoded)
+    published = releases[-1].counts_hash if releases else None
+    return PlannedRelease(period, smallest_cohort, inputs, published, change, not is_decoded)
 
 
 def failed_or_withheld(result: PeriodResult | None, name: str, withheld: Collection[str]) -> PeriodResult:
@@ -287,9 +311,5 @@ _OUTDATED = "the release of hubbub changed, or a run recorded it and did not end
 
 def _names_beside_replaced(plan: Plan, before: Published) -> set[str]:
     """Pages of the metric versions and periods of which counts are replaced, also of another value of the group."""
-    replaced = {
-        each.period.key.whole
-        for each in plan.releases
-        if each.period.key in before.releases and each.period.counts != before.releases[each.period.key][-1].counts_hash
-    }
+    replaced = {release.period.key.whole for release in plan.releases if release.replaces}
     return {before.name(key) for key in before.releases if key.whole in replaced}

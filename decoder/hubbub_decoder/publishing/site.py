@@ -37,6 +37,7 @@ from hubbub_decoder.publishing.groups import composed_epsilon
 from hubbub_decoder.publishing.names import is_named
 from hubbub_decoder.publishing.pages import SiteFile, site_files
 from hubbub_decoder.publishing.plan import (
+    BESIDE_KEPT,
     Change,
     PeriodResult,
     PeriodStatus,
@@ -209,17 +210,25 @@ def _record_group(
     before: Sequence[Release],
     store: ResultsStore,
 ) -> list[PeriodResult]:
-    """Record a period of a definition, with all values of its group; decoded : is emptied of these      before : all of their releases."""
+    """Record a period of a definition, with all values of its group; decoded : is emptied of these      before : all of their releases.
+
+    If one page of which the counts had to be replaced could not be decoded, no counts are recorded that are new to readers.
+    """
+    known, ended = {release.key for release in before}, list[tuple[PlannedRelease, Outcome | None, str]]()
+    for release in group:
+        outcome, document = decoded.pop(release.period.name, (None, ""))
+        ended.append((release, None if outcome is not None and outcome.status is Status.DECODED else outcome, document))
+    is_kept = any(release.replaces and failure for release, failure, _ in ended)
     results, recorded = list[PeriodResult](), list[tuple[PlannedRelease, str]]()
-    known = {release.key for release in before}
-    for each in group:
-        outcome, document = decoded.pop(each.period.name, (None, ""))
-        if outcome is None or outcome.status is Status.DECODED:
-            recorded.append((each, document))
-            results.append(PeriodResult(each.period.name, PeriodStatus.PUBLISHED))
+    for release, failure, document in ended:
+        if failure is not None or (is_kept and release.has_new_counts):
+            reason = BESIDE_KEPT if failure is None else failure.reason
+            result = PeriodResult(release.period.name, PeriodStatus.FAILED, reason)
+            is_known = release.period.key in known
+            results.append(failed_or_withheld(result, release.period.name, ()) if is_known else result)
         else:
-            result = PeriodResult(each.period.name, PeriodStatus.FAILED, outcome.reason)
-            results.append(failed_or_withheld(result, each.period.name, ()) if each.period.key in known else result)
+            recorded.append((release, document))
+            results.append(PeriodResult(release.period.name, PeriodStatus.PUBLISHED))
     counts = {(release.key, release.counts_hash) for release in before}
     counts |= {(each.period.key, each.period.counts) for each, _ in recorded}
     is_changed = len(counts) > len({key for key, _ in counts})

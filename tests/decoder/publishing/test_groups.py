@@ -19,11 +19,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hubbub import Metric, UnaryResponse
+from hubbub.errors import SummaryError
 from hubbub.metrics.group import Group
 from hubbub.privacy import epsilon
 from hubbub.privacy.central import release_epsilon
 from hubbub.summary import BitCounts, read_summary, write_summary
 from hubbub_decoder import decode, simulate
+from hubbub_decoder.batch_decoding import run as batch_run
 from hubbub_decoder.batch_decoding.tasks import Task
 from hubbub_decoder.options import Options
 from hubbub_decoder.publishing.complete_period import CompletePeriod
@@ -278,6 +280,60 @@ def test_nothing_is_published_over_a_value_that_is_lost(place: Path, state: str,
     write_arms(place, {"a": 2_000, "b": 400, "c": 1_000})
     run(place)
     assert files(place / "site") == before
+
+
+@pytest.mark.usefixtures("place")
+@pytest.mark.parametrize("cause", ["raises", "vanishes"])
+@pytest.mark.parametrize("lost", ["a", "b", ""])
+def test_counts_of_a_group_are_replaced_together_or_not(
+    place: Path,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+    cause: str,
+    lost: str,
+) -> None:
+    """When one value could not be decoded, the others and the sum had new counts beside its old ones."""
+    write_arms(place, {"a": 2_000, "b": 3_000, "c": 1_500})
+    run(place)
+    before = files(place / "site")
+    write_arms(place, {"a": 2_100, "b": 3_200, "c": 1_500, "d": 1_000})
+    failing = ARMS.in_group(lost or None)
+
+    def decode_others(summary: BitCounts, candidates: Any, **options: Any) -> Any:
+        if summary.metric == failing:
+            raise SummaryError("it was chosen to fail")
+        return decode(summary, candidates, **options)
+
+    def read_all_but_it(task: Task) -> Any:
+        if task.metric == failing and task.counts is not None:
+            task.files[0].unlink(missing_ok=True)
+        return read(task)
+
+    read = Task.read
+    with monkeypatch.context() as patched:
+        patched.setattr(
+            *((batch_run, "decode", decode_others) if cause == "raises" else (Task, "read", read_all_but_it))
+        )
+        results = run(place, replaced={"arms"})
+    assert files(place / "site") == before
+    published = {
+        name for name, status in statuses(results).items() if name.startswith("arms") and status == "published"
+    }
+    assert published == {f"arms-c {DAYS[0]}"}  # its counts are the same
+    write_arms(place, {"a": 2_100, "b": 3_200, "c": 1_500, "d": 1_000})
+    assert set(statuses(run(place, replaced={"arms"})).values()) == {"published"}
+    assert {entry["composed_epsilon"] for entry in document(place, "arms")["periods"]} == {epsilon(ARMS)}
+
+
+@pytest.mark.usefixtures("place")
+def test_no_value_is_replaced_beside_a_sum_that_is_withheld(place: Path) -> None:  # noqa: F811
+    """Together, b and c have fewer reports than a published period needs, so the new sum is withheld, and the old one stays."""
+    write_arms(place, {"a": 2_000, "b": 600, "c": 600})
+    run(place)
+    before = files(place / "site")
+    write_arms(place, {"a": 2_500, "b": 300, "c": 300})
+    results = run(place, replaced={"arms"})
+    assert files(place / "site") == before
+    assert statuses(results)[f"arms-a {DAYS[0]}"] == statuses(results)[f"arms {DAYS[0]}"] == "failed"
 
 
 @pytest.mark.usefixtures("place")

@@ -14,7 +14,7 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from functools import cache, reduce
+from functools import cache, partial, reduce
 from operator import add
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from click.testing import CliRunner
 
 from hubbub import Metric, UnaryResponse
 from hubbub.cli import main
+from hubbub.errors import SummaryError
 from hubbub.metrics.group import Group
 from hubbub.privacy import epsilon
 from hubbub.summary import BitCounts, Summary, read_collected, summary_to_bytes
@@ -97,6 +98,13 @@ def decode_once(summary: Summary, candidates: Any, **options: Any) -> Any:
     return decodings[key]
 
 
+def decode_all_but(failing: str, summary: Summary, candidates: Any, **options: Any) -> Any:
+    """`decode_once`, which raises for a series."""
+    if failing and summary.metric == SERIES[failing]:
+        raise SummaryError("it was chosen to fail")
+    return decode_once(summary, candidates, **options)
+
+
 @dataclass
 class Night:
     """Inputs of a run.
@@ -104,12 +112,14 @@ class Night:
     summaries  : version of each series and day; none: no file
     candidates : "approved", "missing", "damaged", "results" (a table) or "no option"
     vanishing  : series whose file is deleted after its counts were read
+    failing    : series that cannot be decoded
     """
 
     summaries: dict[tuple[str, str], int]
     candidates: str = "approved"
     min_reports: int = 1_000
     vanishing: str = ""
+    failing: str = ""
     withhold: list[str] = field(default_factory=list)
     withdraw: list[str] = field(default_factory=list)
     replace: list[str] = field(default_factory=list)
@@ -125,19 +135,26 @@ def random_nights(rng: np.random.Generator) -> list[Night]:
         for key in summaries:
             if rng.random() < 0.25:
                 summaries[key] = int(rng.choice([0, 0, 0, 1, 2, 3, 4, 5, -1]))
+        replaced, failing = list[str](), ""
         if rng.random() < 0.5:  # all files of a group together, as they are pulled
             day, version = str(rng.choice(DAYS)), int(rng.choice([0, 1, MOVED]))
             summaries |= {(series, day): version for series in SERIES if series.startswith("arm")}
             if version == MOVED and rng.random() < 0.5:
                 summaries["arm-a", day] = -1
+            if rng.random() < 0.5:
+                replaced, failing = [f"arm/{day}"], str(rng.choice(["arm", "arm-a", "page"]))
         if rng.random() < 0.05:
             summaries = dict.fromkeys(summaries, -1)
-        night = Night({key: version for key, version in summaries.items() if version >= 0})
+        night = Night(
+            {key: version for key, version in summaries.items() if version >= 0}, failing=failing, replace=replaced
+        )
         if rng.random() < 0.4:
             night.candidates = str(rng.choice(["missing", "damaged", "results", "no option"]))
         night.min_reports = int(rng.choice([1_000, 1_000, 1_000, 100, 4_000]))
         if rng.random() < 0.2:
             night.vanishing = str(rng.choice([*SERIES]))
+        if rng.random() < 0.2:
+            night.failing = str(rng.choice([*SERIES]))
         for chosen, share in ((night.withhold, 0.25), (night.withdraw, 0.12), (night.replace, 0.25)):
             if rng.random() < share:
                 chosen.append(str(rng.choice(OPTIONS)))
@@ -202,7 +219,7 @@ def has_inputs(night: Night, page: str) -> bool:
     series = parts.get(page, [])  # none: a page of a changed definition
     return (
         bool(series)
-        and all(night.summaries.get((one, day)) == 0 and one != night.vanishing for one in series)
+        and all(night.summaries.get((one, day)) == 0 and one not in (night.vanishing, night.failing) for one in series)
         and (night.candidates == "approved" or series != ["page"])
         and night.min_reports <= (SMALL if page == page_of("arm-b", day) else REPORTS)
     )
@@ -246,6 +263,25 @@ def assert_no_report_is_in_two_values(shown: Mapping[str, tuple[bytes, Any]]) ->
         whole = entries.pop(page_of("arm", day), None)
         if whole is not None and whole["composed_epsilon"] < most(page_of("arm", day)):
             assert sum(entry["num_reports"] for entry in entries.values()) <= whole["num_reports"]
+
+
+def figures(entry: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Number of reports and shares of a page, which are others for other counts."""
+    return entry["num_reports"], *(estimate["share"] for estimate in entry["estimates"])
+
+
+def assert_arms_are_of_one_night(shown: Mapping[str, Any], published: Mapping[str, Any], night: Night) -> None:
+    """If the page of one arm or of their sum is new or has other counts than before, all that are shown are of tonight's counts."""
+    for day in DAYS:
+        pages_of_day = {name: figures(shown[name][1]) for name in shown if name in arms_of(day)}
+        before = {name: figures(published[name][1]) for name in pages_of_day if name in published}
+        if pages_of_day != before:
+            for name in pages_of_day:
+                assert_is_of_closed_counts(shown[name][1], name, night)
+
+
+def arms_of(day: str) -> set[str]:
+    return {page_of(series, day) for series in SERIES if series.startswith("arm")}
 
 
 def is_sum_beside_more_values(name: str, shown: Mapping[str, Any], published: Mapping[str, Any]) -> bool:
@@ -293,8 +329,6 @@ def test_what_was_published_stays_or_the_run_fails(
 ) -> None:
     rng = np.random.default_rng([unseen_seed, number])
     monkeypatch.setattr(batch_run, "map_in_processes", lambda function, items, _: [(each, function(each)) for each in items])  # fmt: skip
-    monkeypatch.setattr(batch_run, "decode", decode_once)
-    batch_run._candidates.cache_clear()
     site, published, withdrawn, nights = tmp_path / "site", dict[str, Any](), list[str](), random_nights(rng)
     last, versions = dict[str, Any](), dict[str, set[Any]]()
     for night in nights:
@@ -309,6 +343,7 @@ def test_what_was_published_stays_or_the_run_fails(
             return found
 
         monkeypatch.setattr(tasks, "read_collected", read)
+        monkeypatch.setattr(batch_run, "decode", partial(decode_all_but, night.failing))
         batch_run._candidates.cache_clear()
         if rng.random() < 0.3:
             killed_at(int(rng.integers(1, 150)), tmp_path, arguments)
@@ -349,12 +384,12 @@ def test_what_was_published_stays_or_the_run_fails(
         for name, (_, entry) in shown.items():
             if name not in published or entry["estimates"] != published[name][1]["estimates"]:
                 assert_is_of_closed_counts(entry, name, night)
-            figures = versions.setdefault(name, set())
-            figures.add((entry["num_reports"], *(each["share"] for each in entry["estimates"])))
-            assert entry["releases"] >= len(figures)
+            versions.setdefault(name, set()).add(figures(entry))
+            assert entry["releases"] >= len(versions[name])
             assert entry["composed_epsilon"] >= entry["central_epsilon"]
             assert entry["releases"] == 1 or entry["composed_epsilon"] == most(name)
         assert_no_report_is_in_two_values(shown)
+        assert_arms_are_of_one_night(shown, published, night)
         unforeseen = {name for name, each in results.items() if each["status"] == "failed"} | vanished(night)
         assert_foreseen(foreseen, last, shown, unforeseen)
         last = shown
