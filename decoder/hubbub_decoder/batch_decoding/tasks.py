@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -30,6 +30,7 @@ from hubbub_decoder.data.candidates import MAX_FILE_BYTES
 from hubbub_decoder.errors import CandidateError
 from hubbub_decoder.kinds.operations import operations_of
 from hubbub_decoder.model.evidence import Collected, Evidence, combine
+from hubbub_decoder.model.group_counts import GroupFiles
 from hubbub_decoder.options import Options
 
 CANDIDATE_SUFFIXES = (".txt", ".csv")
@@ -44,6 +45,7 @@ class Task:
     candidates : file with the candidates of a string metric; None: the metric has none, or needs none
     suffixes   : of the results: .json, .csv or .parquet
     counts     : `counts_hash` of the counts that the files must still have; None: any
+    group      : files that show whether the sum over a group has all its values; None: there is no file of a value, or it is of one value
     """
 
     metric: Metric
@@ -53,6 +55,7 @@ class Task:
     options: Options
     suffixes: tuple[str, ...] = (".json",)
     counts: str | None = None
+    group: GroupFiles | None = None
 
     @property
     def name(self) -> str:
@@ -68,16 +71,23 @@ class Task:
         """Reason why `decode` cannot estimate this metric; None: it can."""
         return operations_of(self.metric).reason_to_skip(has_candidates=self.candidates is not None)
 
-    def read(self) -> Collected:
-        """Sum of the files. The sum over a group is of all its values, also where only one of them has reports.
+    @property
+    def inputs(self) -> tuple[Path, ...]:
+        """All files on which the result depends."""
+        candidates = () if self.candidates is None else (self.candidates,)
+        return *self.files, *candidates, *(() if self.group is None else self.group.paths)
 
-        Raises SummaryError if a file cannot be read, or has other counts than it must have.
+    def read(self) -> Collected:
+        """Sum of the files.
+
+        Raises SummaryError if a file cannot be read, or has other counts than it must have, and for a sum over a group that has not all values.
         """
+        if self.group is not None:
+            self.group.check()
         collected = combine([read_collected(path) for path in self.files])
         if self.counts is not None and counts_hash(Evidence(collected).counts) != self.counts:
             raise SummaryError(f"{escape_untrusted(self.files[0].name)} was written meanwhile. Run the command again")
-        whole = collected.metric.in_group(None)
-        return replace(collected, metric=whole) if whole.digest == self.metric.digest else collected
+        return collected
 
     def fingerprint(self, hash_of: Callable[[Path], str]) -> str:
         """SHA-256, in hex, of all that the result depends on: the files' contents, the options, and the releases of hubbub and its libraries.
@@ -86,8 +96,7 @@ class Task:
 
         Raises OSError if a file cannot be read.
         """
-        paths = [*self.files, *([] if self.candidates is None else [self.candidates])]
-        contents = [hash_of(path) for path in paths]
+        contents = [hash_of(path) for path in self.inputs]
         candidates = None if self.candidates is None else self.candidates.suffix.lower()
         options = {**asdict(self.options), "suffixes": self.suffixes}
         fields = [releases(), options, contents, candidates]
@@ -151,7 +160,7 @@ def find_tasks(
 ) -> tuple[list[Task], list[UnreadableFile]]:
     """Tasks of all .parquet files in a directory and below it, in the order of metric and period, and what is no summary or cannot be read.
 
-    The sum over the values of a group is that of their files, if there is no file of all values.
+    The sum over the values of a group has a task, which fails, also if there is no file of all values.
 
     candidates : directory with a file METRIC.txt or METRIC.csv for each string metric, or one file for all of them
     suffixes : of the results; a metric that estimates a mean has no rows, so its result is a .json file
@@ -161,7 +170,7 @@ def find_tasks(
     """
     if not directory.is_dir():
         raise SummaryError(f"{directory} is not a directory. Name the directory with the summaries to decode.")
-    groups: dict[tuple[str, tuple[str, ...]], tuple[Metric, list[Path]]] = {}
+    found: dict[_Key, tuple[Metric, list[Path]]] = {}
     unreadable: list[UnreadableFile] = []
     for path in files_below(directory, _SUFFIX):
         if isinstance(path, OddEntry):
@@ -174,9 +183,11 @@ def find_tasks(
         except OSError as problem:
             unreadable.append(UnreadableFile(path, f"cannot be read: {problem.strerror}"))
         else:
-            groups.setdefault((metric.digest, periods), (metric, []))[1].append(path)
-    groups |= _sums_over_groups(groups)
-    if not (groups or unreadable or may_be_empty):
+            found.setdefault((metric.digest, periods), (metric, []))[1].append(path)
+    groups = _groups_of_sums(found)
+    for key, (metric, group) in groups.items():
+        found.setdefault(key, (metric, list(map(Path, group.values))))
+    if not (found or unreadable or may_be_empty):
         raise SummaryError(f"{directory} has no .parquet file. `hubbub pull` writes one for each metric.")
     tasks = [
         Task(
@@ -186,35 +197,55 @@ def find_tasks(
             _candidates_of(metric, candidates),
             options,
             suffixes if metric.kind.has_shares else (".json",),
+            group=groups[metric.digest, periods][1] if (metric.digest, periods) in groups else None,
         )
-        for (_, periods), (metric, files) in groups.items()
+        for (_, periods), (metric, files) in found.items()
     ]
     return sorted(tasks, key=lambda task: (task.metric.name, task.periods, task.metric.digest)), unreadable
 
 
-def _sums_over_groups(groups: Mapping[_Key, tuple[Metric, list[Path]]]) -> dict[_Key, tuple[Metric, list[Path]]]:
-    """Return metric and files of the sums over the values of each group, where there is no file of all values.
+def _groups_of_sums(found: Mapping[_Key, tuple[Metric, list[Path]]]) -> dict[_Key, tuple[Metric, GroupFiles]]:
+    """Metric and files of each sum over a group of which there is a file of a value, also without a file of all values.
 
-    A value's file has the periods in which it has reports, so files that share a period are of one sum.
+    A value's file has the periods in which it has reports, and a file of all values may have more, or other ones. So files of one definition
+    that share a period, also through other files, are of one group, whose values have to add up to all its files of all values.
     """
-    sums: dict[str, tuple[Metric, list[tuple[set[str], list[Path]]]]] = {}
-    for (_, periods), (metric, paths) in groups.items():
-        if metric.group is not None and metric.group.value is not None:
-            whole = metric.in_group(None)
-            _, parts = sums.setdefault(whole.digest, (whole, []))
-            joined, files = set(periods), list(paths)
-            for part in [each for each in parts if joined & each[0] or not (joined or each[0])]:
-                joined |= part[0]
-                files += part[1]
+    linked: dict[str, list[_LinkedFiles]] = {}
+    for (_, periods), (metric, paths) in found.items():
+        if metric.group is not None:
+            new = _LinkedFiles(set(periods))
+            new.values.extend(paths) if metric.group.value else new.wholes.append((periods, paths))
+            parts = linked.setdefault(metric.in_group(None).digest, [])
+            for part in [part for part in parts if part.periods & new.periods or not (part.periods or new.periods)]:
+                new.add(part)
                 parts.remove(part)
-            parts.append((joined, files))
-    present = {(digest, period) for digest, periods in groups for period in periods or ("",)}
-    return {
-        (digest, tuple(sorted(periods))): (whole, sorted(paths))
-        for digest, (whole, parts) in sums.items()
-        for periods, paths in parts
-        if not any((digest, period) in present for period in periods or ("",))
-    }
+            parts.append(new)
+    metrics = {metric.in_group(None).digest: metric.in_group(None) for metric, _ in found.values()}
+    sums: dict[_Key, tuple[Metric, GroupFiles]] = {}
+    for digest, parts in linked.items():
+        for part in parts:
+            if part.values:
+                files = GroupFiles(
+                    tuple(sorted(str(path) for _, paths in part.wholes for path in paths)),
+                    tuple(sorted(map(str, part.values))),
+                )
+                for periods in [periods for periods, _ in part.wholes] or [tuple(sorted(part.periods))]:
+                    sums[digest, periods] = metrics[digest], files
+    return sums
+
+
+@dataclass(slots=True)
+class _LinkedFiles:
+    """Files of a definition with a group that share periods; wholes : files of all values, by their periods."""
+
+    periods: set[str]
+    values: list[Path] = field(default_factory=list)
+    wholes: list[tuple[tuple[str, ...], list[Path]]] = field(default_factory=list)
+
+    def add(self, other: _LinkedFiles) -> None:
+        self.periods |= other.periods
+        self.values += other.values
+        self.wholes += other.wholes
 
 
 def header_of(path: Path) -> Header:

@@ -86,8 +86,9 @@ def command(
 ) -> None:
     """Decode all summaries below a directory into a database.
 
-    Files of one definition and the same periods are added up. Each result is recorded when it is complete, and replaces that of
-    earlier counts. It is kept while its inputs, the options and the release of hubbub stay the same. So an interrupted run continues
+    Files of one definition and the same periods are added up. The sum over a group is that of the file of all values, and fails
+    if the files of the values do not add up to it. Each result is recorded when it is complete, and replaces that of earlier
+    counts. It is kept while its inputs, the options and the release of hubbub stay the same. So an interrupted run continues
     where it was. Results of open periods are recorded, too.
 
     The exit code is 1 if a task was skipped or failed.

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
+from itertools import chain
 from threading import Lock
 from typing import Any
 
@@ -51,7 +52,7 @@ class Explorer:
             return versions, unreadable
 
     def _inputs_of(self, task: Task) -> tuple[str, ...]:
-        return tuple(map(self.summaries.hash_of, (*task.files, *([task.candidates] if task.candidates else []))))
+        return tuple(map(self.summaries.hash_of, task.inputs))
 
     def entered(self, strings: str) -> str:
         """Strings of an address as they were entered, if they fit into a form of a page."""
@@ -79,7 +80,8 @@ class Explorer:
         if reason is not None:
             raise ViewError(f"{task.metric.name} cannot be shown: {reason}.")
         files = [[path for task in sample for path in task.files] for sample in samples]
-        paths = [*(path for sample in files for path in sample), *candidates]
+        groups = tuple(dict.fromkeys(task.group for sample in samples for task in sample if task.group))
+        paths = [*chain.from_iterable(files), *candidates, *(path for group in groups for path in group.paths)]
         return Job(
             show,
             tuple(tuple(map(str, sample)) for sample in files),
@@ -88,6 +90,7 @@ class Explorer:
             task.options,
             suffix,
             page,
+            groups,
         )
 
     def cards(self, versions: Mapping[str, MetricVersion], now: datetime) -> list[Card]:

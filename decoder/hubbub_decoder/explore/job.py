@@ -25,6 +25,7 @@ from hubbub_decoder.comparison.trends import Trends, decode_each
 from hubbub_decoder.data.candidates import read_candidates
 from hubbub_decoder.data.output_files import draw_figure
 from hubbub_decoder.model.evidence import Collected, Evidence, combine
+from hubbub_decoder.model.group_counts import GroupFiles
 from hubbub_decoder.options import Options
 from hubbub_decoder.pipeline import decode
 from hubbub_decoder.report.about import provenance_rows
@@ -55,9 +56,10 @@ class Job:
 
     samples    : paths of summaries; those of a sample are added up. CHANGE has two samples, PERIODS and GROUPS one or more, the others one
     candidates : paths of files, whose strings count together; none if the metric needs none
-    inputs     : `content_hash` of all these files
+    inputs     : `content_hash` of all these files, and of those of the groups
     suffix     : format of the answer: .html, .csv, .json, .parquet, .png or .svg
     page       : what `view.html.j2` lets the reader choose, of .html
+    groups     : files that have to show that the sums over groups among the samples have all values
     """
 
     show: Show
@@ -67,6 +69,7 @@ class Job:
     options: Options
     suffix: str
     page: dict[str, Any] | None = None
+    groups: tuple[GroupFiles, ...] = ()
 
     @property
     def key(self) -> str:
@@ -75,7 +78,7 @@ class Job:
 
     def to_json(self) -> str:
         """One line of JSON."""
-        return json.dumps({each.name: json_value(getattr(self, each.name)) for each in fields(self)})
+        return json.dumps({field.name: json_value(getattr(self, field.name)) for field in fields(self)})
 
     @classmethod
     def from_json(cls, line: bytes) -> Job:
@@ -84,7 +87,9 @@ class Job:
         return read
 
     def answer(self) -> bytes:
-        """Content of the page or file; raises HubbubError for what cannot be estimated or drawn."""
+        """Content of the page or file; raises HubbubError for what cannot be estimated or drawn, and for an incomplete group."""
+        for group in self.groups:
+            group.check()
         if self.show is Show.HIGHLIGHTS:
             return json.dumps(json_value(self._highlights())).encode()
         result, summary = _result(self.show, self.samples, self.candidates, self.inputs, self.options)
@@ -112,8 +117,8 @@ class Job:
             case Trends():
                 shared["provenance"] = provenance_rows(result.decodings[0], files, candidates)
                 labelled = zip(result.decodings, result.labels, strict=True)
-                rows = [PeriodRow.from_decoding(each, label=label) for each, label in labelled]
-                documents = [each.to_dict() for each in result.decodings]
+                rows = [PeriodRow.from_decoding(decoding, label=label) for decoding, label in labelled]
+                documents = [decoding.to_dict() for decoding in result.decodings]
                 more: dict[str, Any] = {"comparisons": result.comparisons, "by": result.by}
                 return render_metric(result.metric, rows, documents, scripts, **more, **shared)
             case Comparison():

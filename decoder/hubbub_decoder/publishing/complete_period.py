@@ -5,7 +5,7 @@ an open period on two nights, differ by the reports that came between. They shar
 single reports are protected by their local epsilon alone.
 
 Subtracting the values of a group from their sum would reveal a value that is missing, and nobody would have counted it. So the values have to
-add up to the sum, in the reports of each cohort and the ones of each bit, or nothing of the period is published.
+add up to the sum (`reason_of_incomplete_group`), or nothing of the period is published.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -25,6 +25,7 @@ from hubbub.files.regular_files import open_regular
 from hubbub.text import escape_untrusted
 from hubbub_decoder.batch_decoding.tasks import Task
 from hubbub_decoder.errors import CandidateError
+from hubbub_decoder.model.group_counts import WRITE_AGAIN, reason_of_incomplete_group
 from hubbub_decoder.publishing.names import METRICS_FILE
 from hubbub_decoder.results_store.store import PeriodKey, SummaryFile
 
@@ -32,7 +33,6 @@ _OPEN = (
     "its file does not say that the period was closed when the reports were counted, and who reads an open period twice learns the reports "
     "between. When the aggregator has closed it, pull or fold the counts again"
 )
-_AGAIN = "Write all files of the period again: `hubbub pull --by-group`, or `hubbub fold`"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,10 +79,8 @@ class CompletePeriod(CountedPeriod):
 
 
 def tasks_of_files(tasks: Sequence[Task]) -> list[Task]:
-    """Tasks without the sums over groups that were computed from files of their values: such a sum shows no missing value."""
-    of_values = [task for task in tasks if task.metric.group and task.metric.group.value]
-    files = {file for task in of_values for file in task.files}
-    return [task for task in tasks if task in of_values or files.isdisjoint(task.files)]
+    """Tasks that have a file; `complete_periods` compares the values of a group with their sum, for all of a period at once."""
+    return [replace(task, group=None) for task in tasks if task.group is None or task.group.wholes]
 
 
 def reason_of_file(task: Task) -> str | None:
@@ -130,9 +128,9 @@ _Counted = TypeVar("_Counted", bound=CountedPeriod)
 def by_value(periods: Iterable[_Counted]) -> dict[PeriodKey, list[_Counted]]:
     """Values with reports in the order of the definition, which no later night changes, by the key of all values."""
     values: dict[PeriodKey, list[_Counted]] = {}
-    for each in periods:
-        if each.key.group_value and each.num_reports:
-            values.setdefault(each.key.whole, []).append(each)
+    for period in periods:
+        if period.key.group_value and period.num_reports:
+            values.setdefault(period.key.whole, []).append(period)
     for listed in values.values():
         listed.sort(
             key=lambda one: one.task.metric.group.values.index(one.key.group_value) if one.task.metric.group else 0
@@ -159,38 +157,19 @@ def complete_periods(
     for key in {**groups, **wholes}:
         values, whole = groups.get(key, []), wholes.get(key)
         of_period = [*values, *([] if whole is None else [whole])]
-        reason = _reason_of_incomplete_group(values, whole, is_known=key in known_values)
+        is_alone = whole is not None and not values and key not in known_values
+        of_all = [] if whole is None else [whole.file]
+        reason = None if is_alone else reason_of_incomplete_group(of_all, [value.file for value in values])
         if reason is not None:
             reasons |= {period.key: reason for period in of_period}
         elif key in lost:
             new = [period.key for period in of_period if published.get(period.key) != period.counts]
             reasons = dict.fromkeys(new, _BESIDE_LOST) | reasons
-    complete = [CompletePeriod(each.task, each.key, each.file) for each in periods if each.key not in reasons]
+    complete = [CompletePeriod(period.task, period.key, period.file) for period in periods if period.key not in reasons]
     return complete, reasons
 
 
 _BESIDE_LOST = (
     "published counts of the same metric and period have changed since, or their file is gone, and a reader of all of them would learn the "
-    f"reports between. {_AGAIN}"
+    f"reports between. {WRITE_AGAIN}"
 )
-
-
-def _reason_of_incomplete_group(
-    values: Sequence[CountedPeriod], whole: CountedPeriod | None, *, is_known: bool
-) -> str | None:
-    """Reason for the values of a group and their sum; is_known : whether values of the period were published before."""
-    if whole is None:
-        name = values[0].task.metric.name
-        return f"there is no file of all values of {name} in this period that can be published, to show that no value is missing. {_AGAIN}"
-    if (not values and not is_known) or _is_sum(whole, values):
-        return None
-    found, expected, name = sum(value.num_reports for value in values), whole.num_reports, whole.task.metric.name
-    return (
-        f"the values of {name} have {found:,} reports together, and the file of all values has {expected:,}. {_AGAIN}"
-    )
-
-
-def _is_sum(whole: CountedPeriod, values: Sequence[CountedPeriod]) -> bool:
-    return np.array_equal(whole.cohorts, np.sum([value.cohorts for value in values], axis=0)) and np.array_equal(
-        whole.file.bit_ones, np.sum([value.file.bit_ones for value in values], axis=0)
-    )

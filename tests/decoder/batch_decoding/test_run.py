@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -21,10 +19,8 @@ from hubbub_decoder import decode, simulate
 from hubbub_decoder.batch_decoding import run as batch_run
 from hubbub_decoder.batch_decoding.run import Outcome, ProcessDiedError, Status, map_in_processes, run_tasks
 from hubbub_decoder.batch_decoding.tasks import content_hash, find_tasks
-from hubbub_decoder.model.evidence import combine
 from hubbub_decoder.options import Options
 from hubbub_decoder.results_store.store import ResultsStore
-from tests.support.every_kind import VERSION
 
 PARAMS = Params(num_bits=16, num_hashes=1, num_cohorts=8, prob_p=0.25, prob_q=0.75, prob_f=0.25)
 PAGE = Metric.string("page", PARAMS)
@@ -186,36 +182,6 @@ def test_versions_of_a_metric_and_periods_have_results_of_their_own(tmp_path: Pa
         name_of("2026-03-02"): 2,
         name_of("2026-03-02", other): 1,
     }
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_sums_over_a_group_have_each_report_once(seed: int, tmp_path: Path) -> None:
-    """Random downloads by value, some with the file of their sum. A value's file has the periods in which it has reports."""
-    rng = np.random.default_rng(seed)
-    metric = Metric.boolean("dark", UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.5), group=VERSION)
-    days, expected = [f"2026-03-{day:02}" for day in range(2, 8)], Counter[str]()
-    start = 0
-    while start < len(days):
-        end = start + int(rng.integers(1, 4))
-        downloaded = []
-        for value in VERSION.values:
-            present = [day for day in days[start:end] if rng.random() < 0.6]
-            if present:
-                counts = simulate(metric.in_group(value), {"true": 5}, rng, periods=present)
-                write_summary(counts, tmp_path / f"dark-{start}-{value}.parquet")
-                downloaded.append(counts)
-                expected.update(dict.fromkeys(present, 5))
-        if downloaded and rng.random() < 0.5:
-            total = replace(combine(downloaded), metric=metric)
-            write_summary(total, tmp_path / f"dark-{start}.parquet")  # type: ignore[arg-type]
-        start = end
-    tasks, _ = find_tasks(tmp_path, None, Options())
-    whole = [task for task in tasks if task.metric.digest == metric.digest]
-    assert Counter(day for task in whole for day in task.periods) == Counter(dict.fromkeys(expected, 1))
-    for task in whole:
-        found = task.read()
-        assert found.metric == metric  # also where one value alone has reports
-        assert found.num_reports == sum(expected[day] for day in task.periods)
 
 
 @pytest.mark.slow

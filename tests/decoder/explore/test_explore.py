@@ -570,7 +570,7 @@ def test_a_change_without_an_earlier_period_is_that_from_the_first_to_the_last(e
 
 
 def test_values_of_a_group_have_pages_of_their_own_and_one_together(place: Path) -> None:
-    """The files of the values alone: their sum is the metric, and it has one card."""
+    """The sum of the values is the metric, and it has one card."""
     metric = replace(PAGE, name="arms", group=Group("arm", ("old", "new", "other")))
     (place / "candidates" / "arms.txt").write_text("a\nb\n")
     arms: dict[str, list[BitCounts]] = {"old": [], "new": []}
@@ -579,6 +579,8 @@ def test_values_of_a_group_have_pages_of_their_own_and_one_together(place: Path)
             write(place, metric.in_group(value), day, reports, seed)
             path = place / "summaries" / f"arms-{metric.in_group(value).digest[:8]}-{day}.parquet"
             arms[value].append(read_collected(path).bit_counts())
+        total = replace(arms["old"][-1] + arms["new"][-1], metric=metric)
+        write_summary(total, place / "summaries" / f"arms-{day}.parquet")
     whole = f"/arms@{metric.digest[:8]}"
     with Explored(place) as explored:
         front = explored.get("/").body.decode()
@@ -609,13 +611,3 @@ def test_values_of_a_group_have_pages_of_their_own_and_one_together(place: Path)
         assert explored.get(f"{whole}-old/?show=groups").status == 400
         assert explored.get(f"{folder(PAGE)}/?show=groups").status == 400
         assert explored.get(f"{whole}-other/").status == 404
-
-
-def test_a_file_of_all_values_is_not_added_to_those_of_single_ones(place: Path) -> None:
-    metric = replace(PAGE, name="arms", group=Group("arm", ("old", "new", "other")))
-    (place / "candidates" / "arms.txt").write_text("a\nb\n")
-    for part in (metric, metric.in_group("old")):
-        write(place, part, DAYS[0], {"a": 1_000, "b": 500})
-    with Explored(place) as explored:
-        for address in (f"/arms@{metric.digest[:8]}/data.json", f"/arms@{metric.digest[:8]}-old/data.json"):
-            assert json.loads(explored.get(address).body)["num_reports"] == 1_500
