@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from ipaddress import ip_network
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,8 +27,10 @@ from hubbub_aggregator.cli.serve import command as serve
 from hubbub_aggregator.monitoring.jobs import JOBS
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.sql_store import SqlStore
+from hubbub_decoder.batch_decoding.run import Status
+from hubbub_decoder.cli import decode_all, publish
+from hubbub_decoder.data.prometheus_textfile import write_run_textfile
 from hubbub_decoder.publishing.plan import PeriodStatus
-from hubbub_decoder.publishing.textfile import write_textfile
 from tests.support.paths import DEPLOY, DOCS, REPOSITORY
 
 if TYPE_CHECKING:
@@ -288,8 +291,9 @@ def exposed(
     aggregator.get("/nothing")
     labels: dict[str, set[str]] = {"up": set()}
     write_fold_textfile(tmp_path / "fold.prom", [], ended=0, seconds=0)
-    write_textfile(tmp_path / "publish.prom", [], ended=0)
-    texts = [(tmp_path / name).read_text() for name in ("fold.prom", "publish.prom")]
+    write_run_textfile(tmp_path / "publish.prom", publish.figures_of([], ended=0))
+    write_run_textfile(tmp_path / "decode_all.prom", decode_all.figures_of([], [], datetime.now(UTC)))
+    texts = [(tmp_path / name).read_text() for name in ("fold.prom", "publish.prom", "decode_all.prom")]
     text = "".join([aggregator.get("/metrics").body.decode(), *texts])
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
@@ -317,7 +321,7 @@ def test_values_of_labels_exist() -> None:
         "result": results,
         "exported_job": set(JOBS),
         "job": {"hubbub"},
-        "status": {"folded", "failed", *PeriodStatus},
+        "status": {"folded", "failed", *PeriodStatus, *Status},
     }
     found = [selector for query in queries() for selector in selectors(promql_parser.parse(query))]
     found += [

@@ -15,15 +15,19 @@ from hubbub_decoder.cli.shared import (
     independent_clients_option,
     interval_options,
     print_message,
+    textfile_option,
     tracked,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+    from datetime import datetime
 
     from rich.console import Console
 
     from hubbub_decoder.batch_decoding.run import Outcome
+    from hubbub_decoder.batch_decoding.tasks import Task
+    from hubbub_decoder.data.prometheus_textfile import RunFigures
     from hubbub_decoder.options import Target
 
 
@@ -66,6 +70,7 @@ class DatabaseName(click.ParamType[str]):
     help="Format of the files in --out-dir. A metric that estimates a mean has no rows, so its file is JSON. [default: json]",
 )
 @jobs_option("number of processors")
+@textfile_option
 @json_option
 @interval_options
 @fdr_option("candidates")
@@ -77,6 +82,7 @@ def command(
     candidates_path: Path | None,
     suffix: str | None,
     jobs: int | None,
+    prometheus_textfile: Path | None,
     confidence: float,
     target: Target,
     fdr: float,
@@ -99,8 +105,10 @@ def command(
     """
     from rich.console import Console
 
+    from hubbub.metrics.periods import utc_now
     from hubbub_decoder.batch_decoding.run import make_directory, run_tasks
     from hubbub_decoder.batch_decoding.tasks import find_tasks
+    from hubbub_decoder.data.prometheus_textfile import write_run_textfile
     from hubbub_decoder.options import Options
     from hubbub_decoder.results_store.database import open_results_database
 
@@ -120,8 +128,28 @@ def command(
         make_directory(out)
     with open_results_database(database) as store:
         outcomes = run_tasks(tasks, unreadable, store, jobs or os.cpu_count() or 1, out)
-        shown = list(_shown(outcomes, len(tasks) + len(unreadable), Console(stderr=True)))
-    _finish(shown, as_json=as_json)
+        found = list(_shown(outcomes, len(tasks) + len(unreadable), Console(stderr=True)))
+    if prometheus_textfile is not None:
+        write_run_textfile(prometheus_textfile, figures_of(tasks, found, utc_now()))
+    _finish(found, as_json=as_json)
+
+
+def figures_of(tasks: Sequence[Task], outcomes: Sequence[Outcome], ended: datetime) -> RunFigures:
+    """Figures of a run for Prometheus; the newest periods are those that were closed at its end."""
+    from hubbub.wire.dates import parse_period
+    from hubbub_decoder.batch_decoding.run import Status
+    from hubbub_decoder.data.prometheus_textfile import RunFigures, newest_days
+
+    numbers = {str(status): sum(outcome.status is status for outcome in outcomes) for status in Status}
+    named = {outcome.name for outcome in outcomes if outcome.status in (Status.DECODED, Status.UNCHANGED)}
+    newest = newest_days(
+        (task.metric.name, day)
+        for task in tasks
+        if task.name in named
+        for day in task.periods
+        if parse_period(task.metric.period, day).closes() <= ended
+    )
+    return RunFigures("decode_all", "results", numbers, newest, ended.timestamp())
 
 
 def _finish(outcomes: Sequence[Outcome], *, as_json: bool) -> None:

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hubbub.cli.output import PATH, jobs_option, json_option, print_json
-from hubbub_decoder.cli.shared import candidates_directory_option, fdr_option, interval_options
+from hubbub_decoder.cli.shared import candidates_directory_option, fdr_option, interval_options, textfile_option
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from hubbub_decoder.batch_decoding.run import Outcome
+    from hubbub_decoder.data.prometheus_textfile import RunFigures
     from hubbub_decoder.options import Target
     from hubbub_decoder.publishing.plan import Change, PeriodResult
 
@@ -63,11 +64,7 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Print what would appear, change and disappear, with the reasons, and write nothing.",
 )
-@click.option(
-    "--prometheus-textfile",
-    type=PATH,
-    help="Write the figures of this run to this file, for the textfile collector of the node exporter.",
-)
+@textfile_option
 @interval_options
 @fdr_option("candidates")
 @jobs_option("number of processors")
@@ -108,10 +105,10 @@ def command(
     Example:
       hubbub publish summaries/ --candidates approved/ --out-dir /srv/www/metrics
     """
+    from hubbub_decoder.data.prometheus_textfile import write_run_textfile
     from hubbub_decoder.options import Options
     from hubbub_decoder.publishing.plan import Terms
     from hubbub_decoder.publishing.site import Inputs, preview, publish
-    from hubbub_decoder.publishing.textfile import write_textfile
 
     if is_check and prometheus_textfile is not None:
         raise click.UsageError("--check writes nothing. Leave out --prometheus-textfile.")
@@ -123,8 +120,20 @@ def command(
         results = publish(inputs, site, terms, processes=jobs or os.cpu_count() or 1, show=_progress)
         changes = None
     if prometheus_textfile is not None:
-        write_textfile(prometheus_textfile, results, ended=time.time())
+        write_run_textfile(prometheus_textfile, figures_of(results, ended=time.time()))
     _finish(results, changes, site, as_json=as_json)
+
+
+def figures_of(results: Sequence[PeriodResult], *, ended: float) -> RunFigures:
+    """Figures of a run for Prometheus; ended : POSIX seconds."""
+    from hubbub_decoder.data.prometheus_textfile import RunFigures, newest_days
+    from hubbub_decoder.publishing.names import short_names
+    from hubbub_decoder.publishing.plan import PeriodStatus
+
+    numbers = {str(status): sum(period.status is status for period in results) for status in PeriodStatus}
+    names = [period.name for period in results if period.status is PeriodStatus.PUBLISHED]
+    newest = newest_days((short_names(name)[0], name.rpartition("/")[2]) for name in names)
+    return RunFigures("publish", "periods", numbers, newest, ended)
 
 
 def _progress(outcomes: Iterator[tuple[Outcome, str]], number: int) -> Iterable[tuple[Outcome, str]]:

@@ -59,6 +59,12 @@ candidates_directory_option = click.option(
     help="Strings to look for: a directory with a file METRIC.txt or METRIC.csv for each string metric, or one file for all.",
 )
 
+textfile_option = click.option(
+    "--prometheus-textfile",
+    type=PATH,
+    help="Write the figures of this run to this file, for the textfile collector of the node exporter.",
+)
+
 
 def interval_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """--confidence and --target."""
