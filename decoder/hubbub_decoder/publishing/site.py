@@ -133,7 +133,7 @@ def publish(
         store.withdraw(terms.withdrawn, [key for key in before.releases if is_named(before.name(key), terms.withdrawn)])
         results = {**plan.results, **{each.name: each for each in _record(plan, store, before, processes, show)}}
         published = Published.of(store)
-        _write_published(published, files)
+        _write_published(store, published, files)
         version = _show(site_files(store, published, terms.withheld), files, site)
         _remove_versions(
             {each for each in _versions(files) - {version} if _has_page(each, published.withdrawn, files)}, files
@@ -315,34 +315,44 @@ def _checked_files_of(site: Path) -> Path:
 
 
 def _check_store(store: ResultsStore, files: Path, site: Path) -> None:
-    """Raise OutputError if the site has shown releases, or hidden withdrawn ones, of which the store knows nothing.
+    """Raise OutputError if the site has shown releases, or hidden withdrawn ones, of which the store knows nothing: it may only have more.
 
     `_write_published` runs after the store is written and before the site changes, so a run that is killed leaves a store that passes.
     """
     path, record = files / _PRIVATE / _STORE, files / _PRIVATE / _PUBLISHED
+    found = sum(map(len, store.releases().values()))
     try:
         published = json.loads(record.read_text(encoding="utf-8"))
         releases, withdrawn = int(published["releases"]), frozenset(published["withdrawn"])
+        is_other = found >= releases and store.releases_hash(releases) != published["releases_hash"]
     except FileNotFoundError:
-        releases, withdrawn = int(site.is_symlink()), frozenset()
+        releases, withdrawn, is_other = int(site.is_symlink()), frozenset(), False
     except (ValueError, KeyError, TypeError):
         raise OutputError(f"{record} is damaged. Delete it if {path} is the newest there is.") from None
-    found, missing = store.num_releases(), sorted(withdrawn - store.withdrawn())
-    if found < releases or missing:
+    missing = sorted(withdrawn - store.withdrawn())
+    if is_other:
+        problem = f"{path} has other releases than those with which {site} was published: the file is of another site, or of another backup"
+    elif found < releases or missing:
         names = f" and no withdrawal of {', '.join(missing)}" if missing else ""
-        raise OutputError(
-            f"{path} has {found} releases{names}, and {site} was published with {releases} or more: the file is missing, or older than the site. "
-            f"Restore the newest backup of it. If that is older, too, delete {record}, and repeat all withdrawals and replacements since the "
-            "backup in the next run. If there is none, name another --out-dir."
-        )
+        problem = f"{path} has {found} releases{names}, and {site} was published with {releases} or more: the file is missing, or older than the site"
+    else:
+        return
+    raise OutputError(
+        f"{problem}. Restore the newest backup of it. If that is older, too, delete {record}, and repeat all withdrawals and replacements since "
+        "the backup in the next run. If there is none, name another --out-dir."
+    )
 
 
-def _write_published(published: Published, files: Path) -> None:
-    """Write down how much the store has, for `_check_store`."""
-    releases = sum(map(len, published.every.values()))
-    text = json.dumps({"releases": releases, "withdrawn": sorted(published.withdrawn)}, ensure_ascii=False)
+def _write_published(store: ResultsStore, published: Published, files: Path) -> None:
+    """Write down what the store has, for `_check_store`."""
+    number = sum(map(len, published.every.values()))
+    about = {
+        "releases": number,
+        "releases_hash": store.releases_hash(number),
+        "withdrawn": sorted(published.withdrawn),
+    }
     with atomic_write(files / _PRIVATE / _PUBLISHED, private=True) as file:
-        file.write(text.encode())
+        file.write(json.dumps(about, ensure_ascii=False).encode())
         file.flush()
         os.fsync(file.fileno())
 

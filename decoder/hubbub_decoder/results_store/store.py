@@ -271,10 +271,13 @@ class ResultsStore:
             found[key] = (*found.get(key, ()), Release(key, *fields))
         return found
 
-    def num_releases(self) -> int:
-        """Number of all releases, which only grows."""
-        ((number,),) = self._select("SELECT count(*) FROM releases")
-        return int(number)
+    def releases_hash(self, number: int) -> str:
+        """SHA-256, in hex, of the first releases in their order: releases are only added, so it stays the same for this file."""
+        rows = self._select(
+            "SELECT digest, group_value, period, counts_hash, result_hash, smallest_cohort FROM releases ORDER BY id LIMIT ?",
+            (number,),
+        )
+        return text_hash(json.dumps(rows))
 
     def metrics(self) -> dict[tuple[str, str], Metric]:
         """Metrics by the digest of the definition and the value of the group."""

@@ -264,6 +264,32 @@ def test_a_store_that_knows_less_than_the_site_is_refused(place: Path, store: st
     assert not any("dark" in name for name in files(place / "site"))
 
 
+def test_a_store_with_other_releases_than_the_site_is_refused(place: Path) -> None:
+    """Two stores went apart after a backup, by different counts; each has as many releases and withdrawals as the other."""
+    run(place)
+    shutil.copytree(place / "site.files", place / "other.files")
+    (place / "other").symlink_to(Path("other.files", (place / "site").readlink().name))
+    for seed, site in enumerate(("site", "other")):
+        write_day(place, DAYS[0], seed=20 + seed)
+        run(place, to=site, replaced={"page"})
+    own, others = (place / f"{site}.files" / "private" / "results.sqlite" for site in ("site", "other"))
+    shown, kept = files(place / "site"), own.read_bytes()
+    own.write_bytes(others.read_bytes())
+    inputs = Inputs(place / "summaries", place / "candidates", Options())
+    for function in (publish, publishing.preview):
+        with pytest.raises(OutputError, match="has other releases than those with which"):
+            function(inputs, place / "site", Terms(1_000))
+    write_day(place, "2026-03-09", seed=1)
+    run(place, to="other")  # also if it has more by now
+    own.write_bytes(others.read_bytes())
+    with pytest.raises(OutputError, match="has other releases than those with which"):
+        run(place)
+    assert files(place / "site") == shown
+    own.write_bytes(kept)
+    write_day(place, DAYS[0], seed=20)
+    assert set(statuses(run(place)).values()) == {"published"}
+
+
 def test_a_site_without_releases_is_published_again(place: Path) -> None:
     for _ in range(2):
         assert set(statuses(run(place, min_reports=9_999)).values()) == {"waiting"}
