@@ -41,7 +41,14 @@ def test_figures_of_a_run_are_written(place: Path) -> None:  # noqa: F811
     write_day(place, "2026-03-05", DARK, closed=False)
     write_day(place, "2026-03-06", DARK, people=600)
     file = place / "publish.prom"
-    arguments = ["publish", str(place / "summaries"), "--candidates", str(place / "candidates"), "--out-dir", str(place / "site")]  # fmt: skip
+    arguments = [
+        "publish",
+        str(place / "summaries"),
+        "--candidates",
+        str(place / "candidates"),
+        "--out-dir",
+        str(place / "site"),
+    ]
     done = CliRunner().invoke(main, [*arguments, "--withhold", f"page/{DAYS[0]}", "--prometheus-textfile", str(file)])
     assert done.exit_code == 3, done.output
     found = figures(file)
@@ -50,8 +57,11 @@ def test_figures_of_a_run_are_written(place: Path) -> None:  # noqa: F811
         map(seconds, DAYS[::-1])
     )
     assert {name: found[f"periods{name}"] for name in PeriodStatus} == {
-        "published": 2, "waiting": 2, "withheld": 1, "failed": 0
-    }  # fmt: skip
+        "published": 2,
+        "waiting": 2,
+        "withheld": 1,
+        "failed": 0,
+    }
     before = file.read_bytes()
     done = CliRunner().invoke(main, [*arguments, "--check", "--prometheus-textfile", str(file)])
     assert done.exit_code == 2

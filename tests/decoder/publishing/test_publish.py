@@ -562,6 +562,23 @@ def test_a_preview_says_what_changes_and_why(place: Path) -> None:
     assert [each["status"] for each in found["periods"]] == ["published", "failed", "published", "waiting"]
 
 
+def test_a_preview_names_the_pages_of_a_run_that_did_not_end(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(place)
+    write_day(place, DAYS[0], seed=9)
+
+    def fail(*_: object) -> str:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(publishing, "_show", fail)
+        with pytest.raises(OutputError, match="No space left"):
+            run(place, replaced={"page"})
+    inputs = Inputs(place / "summaries", place / "candidates", Options())
+    (change,) = publishing.preview(inputs, place / "site", Terms(1_000))[1]
+    assert (change.name, change.kind) == (f"page@{PAGE.digest[:8]}/{DAYS[0]}", "changes")
+    assert "a run recorded it and did not end" in change.reason
+
+
 @pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")  # of Python 3.12 and later, with threads
 def test_a_preview_writes_nothing_after_a_kill(place: Path) -> None:
     """It rolled back the journal of the killed run, while another process might have been writing it."""

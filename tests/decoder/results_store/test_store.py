@@ -143,14 +143,27 @@ def none(value: float) -> float | None:
     return None if np.isnan(value) else value
 
 
+FOREIGN = (
+    ["CREATE TABLE mine (a)"],
+    ["CREATE TABLE mine (a)", "PRAGMA user_version = 1"],
+    ["CREATE TABLE mine (a)", "PRAGMA application_id = 7"],
+    ["PRAGMA user_version = 1"],
+    ["PRAGMA application_id = 7"],
+)
+"""Statements that make a database of another program."""
+
+
 def test_a_foreign_a_newer_and_a_damaged_file_are_refused(tmp_path: Path) -> None:
-    foreign, newer, damaged, text = (tmp_path / name for name in ("foreign", "newer", "damaged", "text"))
-    with closing(sqlite3.connect(foreign, isolation_level=None)) as opened:
-        opened.execute("CREATE TABLE mine (a)")
-    before = foreign.read_bytes()
-    with pytest.raises(OutputError, match="is the database of another program"):
-        ResultsStore(foreign)
-    assert foreign.read_bytes() == before
+    newer, damaged, text = (tmp_path / name for name in ("newer", "damaged", "text"))
+    for number, statements in enumerate(FOREIGN):
+        foreign = tmp_path / f"foreign-{number}"
+        with closing(sqlite3.connect(foreign, isolation_level=None)) as opened:
+            for statement in statements:
+                opened.execute(statement)
+        before = foreign.read_bytes()
+        with pytest.raises(OutputError, match="is the database of another program"):
+            ResultsStore(foreign)
+        assert foreign.read_bytes() == before
     stored = result()
     for path in (newer, damaged):
         with ResultsStore(path) as store:
