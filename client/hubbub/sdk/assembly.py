@@ -81,7 +81,7 @@ class Collaborators:
 
     def save_at_exit(self) -> None:
         """Save like `save`, but wait for another process no longer than for the upload thread."""
-        self.journal.limit_wait(EXIT_TIMEOUT_SECONDS)
+        self.journal.limit_last_wait(EXIT_TIMEOUT_SECONDS)
         self.save()
 
     def close(self) -> None:

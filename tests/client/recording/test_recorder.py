@@ -547,11 +547,36 @@ def test_end_of_a_client_that_may_not_record_waits_for_no_process(end: str, rig:
     assert pauses == []
 
 
-def test_exit_waits_for_another_process_no_longer_than_for_the_upload_thread(rig: Rig) -> None:
+@pytest.mark.parametrize("name", ["plain", "unknown"])
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("end", list(ENDS))
+def test_end_after_a_withdrawal_waits_for_no_process(end: str, when: str, name: str, rig: Rig) -> None:
+    """The counts of what was ignored before or after "off" are not saved, so nobody waits to save them."""
+    client = rig.agreed(PLAIN)
+    collaborators(client).uploader.stop(5)
+    collaborators(client).uploader.wake = lambda: None  # type: ignore[method-assign]
+    if when == "before":
+        client.record(name, "a")
+    client.set_consent("off")
+    if when == "after":
+        client.record(name, "a")
+    with held(rig, client) as pauses:
+        ENDS[end](client)
+    assert pauses == []
+
+
+def test_exit_waits_for_another_process_no_longer_than_for_the_upload_thread(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
     client = rig.agreed(PLAIN)
     client.record("unknown")
+    caplog.clear()
     with held(rig, client) as pauses:
         client._stop()
         assert 0 < sum(pauses[:-1]) < EXIT_TIMEOUT_SECONDS
+    assert caplog.messages == [
+        f"{rig.state}: another process was using the directory when this program ended, so its last recordings are not saved. "
+        "Call close() before the end: it waits up to 5 seconds"
+    ]
     assert client.accounting().ignored["unknown-metric"] == 1
     assert collaborators(client).journal.sync()

@@ -222,8 +222,8 @@ class Recorder:
 
     @property
     def has_unsaved(self) -> bool:
-        """Whether `save` has something to do."""
-        return bool(self._postponed or self.unsaved_ignored)
+        """Whether `save` has something to do: it saves no counts under "off"."""
+        return bool(self._postponed or (self.unsaved_ignored and not self._journal.is_known_off))
 
     def save(self, state: State) -> None:
         """Take the postponed recordings, and save the ignored counts."""

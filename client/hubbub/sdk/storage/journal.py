@@ -20,6 +20,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
+from hubbub.consent import Consent
 from hubbub.sdk.runtime.error_guard import is_from_signal_handler
 from hubbub.sdk.runtime.process import noticed_process, this_process
 from hubbub.sdk.runtime.safe_logging import flush_pending_logs, journal_threads, log_when_unlocked
@@ -77,6 +78,7 @@ class Journal:
         """Number of sections that the thread with the lock is inside of."""
         self._locked = self._has_partial_record = False
         self._lock_timeout = LOCK_TIMEOUT_SECONDS
+        self._is_last_wait = False
         self._state = State()
         self._file: File | None = None
         self._unsynced_files: dict[int, File] = {}
@@ -93,6 +95,11 @@ class Journal:
     def is_read(self) -> bool:
         """Whether the state was read from the disk; otherwise the spent epsilon is unknown."""
         return self._file is not None
+
+    @property
+    def is_known_off(self) -> bool:
+        """Whether consent was off when the state was read last. It takes no lock."""
+        return self.is_read and self._state.consent is Consent.OFF
 
     @property
     def is_inherited(self) -> bool:
@@ -212,9 +219,9 @@ class Journal:
                 self._forget_files()
             self.degrade(problem)
 
-    def limit_wait(self, seconds: float) -> None:
-        """Wait for the lock no longer than this, until it was free once."""
-        self._lock_timeout = min(self._lock_timeout, seconds)
+    def limit_last_wait(self, seconds: float) -> None:
+        """Before the program ends: wait for the lock no longer than this."""
+        self._lock_timeout, self._is_last_wait = min(self._lock_timeout, seconds), True
 
     def acquire_lock(self, lock: Lock) -> None:
         """Acquire a lock between processes; raise TimeoutError after `LOCK_TIMEOUT_SECONDS`."""
@@ -423,6 +430,14 @@ class Journal:
             is_missing = isinstance(problem, MissingDiskError)
             where = "state" if is_missing else path or self.directory
             self.problem = f"{where} {describe_os_error(problem)}"
+            if self._is_last_wait and isinstance(problem, TimeoutError):
+                log_when_unlocked(
+                    "%s: another process was using the directory when this program ended, so its last recordings are not saved. "
+                    "Call close() before the end: it waits up to %g seconds",
+                    where,
+                    LOCK_TIMEOUT_SECONDS,
+                )
+                return
             log_when_unlocked(
                 "%s. Until the directory is usable, hubbub keeps recording in memory and sends nothing."
                 if self._file is not None or self.lock_unavailable
