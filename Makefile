@@ -100,7 +100,7 @@ test-spark: $(SPARK)/.installed     ## the tests of `hubbub fold --engine spark`
 	@command -v java >/dev/null || { echo "Spark needs Java 17 or newer, and there is no java: install it (Debian: apt-get install openjdk-17-jre-headless), then run make test-spark again" >&2; exit 1; }
 	HUBBUB_TEST_REQUIRE=java $(SPARK)/bin/pytest -q tests/aggregator/segments/test_spark.py tests/aggregator/segments/test_spark_errors.py
 
-matrix: $(VENV)/.dev-installed       ## kill the service (on each engine, one process and two) and clients at 200 points each, named moments and random ones
+matrix: typescript $(VENV)/.dev-installed       ## kill the service (on each engine, one process and two), clients, and servers that run a client, at 200 points each, named moments and random ones
 	$(BIN)/python -m tests.stress.crash_matrix sqlite 1 200
 	$(BIN)/python -m tests.stress.crash_matrix sqlite 2 200
 	$(BIN)/python -m tests.stress.crash_matrix postgres 3 200
@@ -109,6 +109,9 @@ matrix: $(VENV)/.dev-installed       ## kill the service (on each engine, one pr
 	$(BIN)/python -m tests.stress.segment_matrix 200
 	$(BIN)/python -m tests.stress.segment_matrix 100 --s3
 	$(BIN)/python -m tests.stress.kill_matrix 200 $$(date +%s)
+	$(BIN)/python -m tests.stress.host_matrix uwsgi 200 $$(date +%s)
+	$(BIN)/python -m tests.stress.host_matrix gunicorn-gevent 200 $$(date +%s)
+	$(BIN)/python -m tests.stress.host_matrix node 200 $$(date +%s)
 	$(BIN)/python -m tests.stress.damage_matrix 200
 	$(BIN)/python -m tests.stress.served_damage_matrix 200
 
