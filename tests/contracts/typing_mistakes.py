@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import Unpack
+from typing import TypedDict, Unpack
 
 import numpy as np
 
@@ -22,6 +22,29 @@ PARAMS = Params(num_bits=128, num_hashes=2, num_cohorts=64, prob_p=0.25, prob_q=
 def app_metric(name: str, **fields: Unpack[MetricFields]) -> Metric:
     """A function of an app that passes the fields on: this is right."""
     return Metric.boolean(name, RESPONSE, **fields)
+
+
+class Crash(TypedDict):
+    """Values of a joint metric: type checkers take a TypedDict for a mapping to `object` alone."""
+
+    reason: str
+    is_beta: bool
+
+
+def record_crash(client: Client, crash: Crash) -> None:
+    """This is right."""
+    client.record("crash", crash)
+    client.subject("u").record("crash", crash)
+    client.record("crash", {"reason": "memory", "is_beta": None})
+    client.record("crash", ("memory", True))
+
+
+def record_mistakes(client: Client) -> None:
+    """Values of no kind."""
+    client.record("crash", {1: "memory"})  # type: ignore[dict-item]
+    client.record("crash", (object(), True))  # type: ignore[arg-type]
+    client.record("crash", object())  # type: ignore[arg-type]
+    client.record("crash", Crash(reason="memory", is_beta=1))  # type: ignore[typeddict-item]
 
 
 def mistakes(counts: BitCounts) -> None:

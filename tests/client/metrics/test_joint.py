@@ -254,7 +254,7 @@ def test_encoder_output_has_the_law_of_independent_parts(unseen_seed: int) -> No
 def test_clients_record_joint_values_and_charge_each_combination(rig: Rig) -> None:
     client = rig.agreed(FLIGHT)
     for value in (("UA", "EWR", True), {"carrier": "UA", "origin": "EWR", "delayed": True}, ("UA", "JFK", True)):
-        client.record("flight", value)  # type: ignore[arg-type]
+        client.record("flight", value)
         rig.clock.move(days=1)
     client.record("flight", "UA")
     deliver(client)

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 Value: TypeAlias = "str | bool | float | Decimal | Fraction | Set[str] | Sequence[str] | None"
 """Value that a client records; None: no value."""
 
-JointValue: TypeAlias = "tuple[Value, ...] | Mapping[str, Value]"
-"""Values of the parts of a joint metric: in the order of the parts, or by name."""
+JointValue: TypeAlias = "tuple[Value, ...] | Mapping[str, object]"
+"""Values of the parts of a joint metric: in the order of the parts, or by name, also as a TypedDict."""
 
 DIGEST_BYTES = 16
 
