@@ -12,7 +12,20 @@ export function readPeriodKind(word: unknown): PeriodKind {
   return word;
 }
 
-export const isoDay = (time: number): string => new Date(time).toISOString().slice(0, 10);
+const MAX_DAYS_KEPT = 100;
+const daysKept = new Map<number, string>();
+
+/** Day of a time in milliseconds, ISO 8601. The text is kept, because each recording asks for the same few days. */
+export function isoDay(time: number): string {
+  const day = Math.floor(time / DAY);
+  let text = daysKept.get(day);
+  if (text === undefined) {
+    text = new Date(time).toISOString().slice(0, 10);
+    if (daysKept.size >= MAX_DAYS_KEPT) daysKept.clear();
+    daysKept.set(day, text);
+  }
+  return text;
+}
 
 /** First day of the period that contains a time in milliseconds. */
 export function periodOf(kind: PeriodKind, time: number): string {
