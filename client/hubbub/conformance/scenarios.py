@@ -30,6 +30,7 @@ from hubbub.metrics.group import Group
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import Params
 from hubbub.metrics.periods import PeriodKind
+from hubbub.sdk.runtime.clock import EARLIEST_DAY, LATEST_DAY
 from hubbub.wire.batch import SINGLE_REPORT_BYTES, Batch
 from hubbub.wire.problems import ProblemType
 
@@ -63,13 +64,15 @@ _RECORDING = ("2.0", "3.0")
 _LABELS = ("1.x", "2.x", "2.x", "2.x", "2.x", "other", "other", "other", "1.x", "2.x", "2.x", "2.x")
 _LABELS_OF_WEEKS = ("1.x", "1.x", "2.x")
 """The labels of the days, and of the weeks, that follow."""
+_FIRST_TIME, _END_TIME = (datetime.combine(day, time(), UTC) for day in (EARLIEST_DAY, LATEST_DAY + timedelta(days=1)))
+"""The first time that a clock may have, and the first that it may not have any more."""
 _IMPOSSIBLE = (
     datetime(1970, 1, 1, tzinfo=UTC),
-    datetime(2025, 12, 31, 22, 59, tzinfo=UTC),
-    datetime(9999, 1, 1, tzinfo=UTC),
+    _FIRST_TIME - timedelta(minutes=61),
+    _END_TIME,
     datetime(9999, 12, 31, 22, 59, tzinfo=UTC),
 )
-"""Days before the first client, and without a next period."""
+"""Times of a clock that cannot be right; an hour later it is still wrong."""
 CANARY = "canary-6b1f7a3c9e"
 
 
@@ -535,8 +538,8 @@ def labels_of_the_runs(world: World) -> None:
 
 
 def waits_for_a_possible_clock(world: World) -> None:
-    """A client whose clock is before 2026 or after 9998 makes no report of these days, nor of the days up to the first possible one."""
-    right = world.aggregator.now
+    """A client whose clock cannot be right makes no report of these days, nor of the days up to the first possible one."""
+    right = _FIRST_TIME
     for started, wrong in enumerate(_IMPOSSIBLE):
         world.aggregator.now = wrong
         if started:
@@ -591,6 +594,6 @@ SCENARIOS: tuple[tuple[int, str, str, Scenario, tuple[Metric, ...]], ...] = (
         ANSWERED,
     ),
     (116, "labels of periods with and without a run", "format.md, Labels", labels_of_the_runs, (UPDATED, WEEKLY)),
-    (117, "a clock that cannot be right", "format.md, Labels", waits_for_a_possible_clock, ()),
+    (117, "a clock that cannot be right", "format.md, Clock rules", waits_for_a_possible_clock, ()),
 )
 """Number, title, page and section, scenario, and the metrics of the client."""

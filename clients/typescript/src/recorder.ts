@@ -7,6 +7,7 @@
 
 import { batchBody } from "./batch.ts";
 import { fromHex, type RandomBytes, toBigInt, toHex } from "./bytes.ts";
+import { CLOCK_TOLERANCE, EARLIEST_DAY, LATEST_DAY } from "./clock_rules.ts";
 import { Encoder } from "./encoder.ts";
 import { InvalidValueError } from "./errors.ts";
 import { afterRun, labelOf } from "./groups.ts";
@@ -25,8 +26,6 @@ const REMEMBERED_PERIODS = 100;
 const MAX_QUEUED = 500;
 /** A batch whose time has passed is sent within this time: visits are short, and the reports of one person shall not all leave together. */
 export const LATE_WITHIN = 60_000;
-/** A clock before the first of these times, or not before the second, cannot be right. */
-const [EARLIEST, TOO_LATE] = [Date.UTC(2026, 0, 1), Date.UTC(9999, 0, 1)];
 
 /** What became of a recording: "recorded", or the reason why it was ignored. */
 export type Outcome = "recorded" | "consent" | "unknown-metric" | "expired" | "policy" | "invalid" | "clock" | "not-persistent" | "not-started" | "no-state";
@@ -413,5 +412,5 @@ export class Recorder {
 
 /** Whether the clock cannot be right, or is behind a time that is known to have passed: nothing is recorded until it is right. */
 export function isClockWrong(state: State, now: number): boolean {
-  return !(EARLIEST <= now && now < TOO_LATE) || now < state.confirmedAt - DAY;
+  return !(EARLIEST_DAY <= now && now < LATEST_DAY + DAY) || now < state.confirmedAt - CLOCK_TOLERANCE;
 }

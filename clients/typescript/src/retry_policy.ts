@@ -1,6 +1,7 @@
 /** Which batch is sent next and when, and what an answer means for it (docs/how-to/client.md, "Retry policy"). Pure functions of a state. */
 
 import type { RandomBytes } from "./bytes.ts";
+import { CLOCK_TOLERANCE, MAX_SEND_DELAY, OPEN_BEFORE } from "./clock_rules.ts";
 import { DAY, isoDay } from "./periods.ts";
 import { LATE_WITHIN, uniform } from "./recorder.ts";
 import { count, type QueuedBatch, type State } from "./state.ts";
@@ -10,7 +11,6 @@ const SECOND = 1000;
 const HOUR = 3600 * SECOND;
 const BACKOFF_BASE = 30 * SECOND;
 const MAX_WAIT = 2 * HOUR;
-const MAX_DELAY = 40 * DAY;
 const SENT_KEPT = 10;
 const OVERDUE_AFTER = 60 * SECOND;
 
@@ -41,8 +41,8 @@ export function nextBatch(state: State, now: number, hurry: boolean): { batch: Q
   let first: { batch: QueuedBatch; time: number } | null = null;
   for (const batch of state.queue) {
     const pause = state.paused[batch.digest] ?? 0;
-    if (batch.period > isoDay(now + DAY) || (now < pause && pause <= now + DAY)) continue;
-    const time = hurry && batch.rescheduled ? Math.min(batch.sendAt, now) : batch.sendAt <= now + MAX_DELAY ? batch.sendAt : now;
+    if (batch.period > isoDay(now + OPEN_BEFORE) || (now < pause && pause <= now + DAY)) continue;
+    const time = hurry && batch.rescheduled ? Math.min(batch.sendAt, now) : batch.sendAt <= now + MAX_SEND_DELAY ? batch.sendAt : now;
     if (!first || time < first.time) first = { batch, time };
   }
   return first;
@@ -73,7 +73,7 @@ export function applyResponse(state: State, id: string, inDoubt: boolean, respon
   if (!batch) return; // consent was withdrawn, or another tab had the answer
   const own = decide(response, id);
   const theirs = own ? Date.parse(response.date) : NaN;
-  const isOtherClock = Math.abs(theirs - now) > DAY;
+  const isOtherClock = Math.abs(theirs - now) > CLOCK_TOLERANCE;
   const action = isOtherClock && own !== "accept" ? "pause" : (own ?? "retry");
   if (own) batch.attempted = inDoubt; // this attempt was answered
   if (!Number.isNaN(theirs) && !isOtherClock) state.confirmedAt = Math.max(state.confirmedAt, now);

@@ -18,13 +18,13 @@ from hubbub.consent import Consent
 from hubbub.encoding.secret import Secret
 from hubbub.metrics.definitions import Definitions
 from hubbub.metrics.metric import Metric, has_expired
-from hubbub.metrics.periods import OPEN_BEFORE, Period, PeriodKind, from_timestamp, midnight
+from hubbub.metrics.periods import Period, PeriodKind, from_timestamp, midnight
 from hubbub.number_checks import check_integer
 from hubbub.privacy.ledger import Account, EncodedReport, Key
 from hubbub.randomness import RandomBytes, draw, uniform
 from hubbub.sdk.recording.enrollment import ACCOUNTS_PER_SLICE, Enrollment
 from hubbub.sdk.recording.subject_encoders import SubjectEncoders
-from hubbub.sdk.runtime.clock import CurrentPeriod, PeriodClock, is_plausible
+from hubbub.sdk.runtime.clock import CLOCK_TOLERANCE, CurrentPeriod, PeriodClock, is_plausible
 from hubbub.sdk.runtime.safe_logging import OncePerKey, log_when_unlocked
 from hubbub.sdk.storage.events import AccountChange, BatchCreation, BatchRemoval, GroupLabels, QueuedBatch
 from hubbub.sdk.storage.group_labels import after_run
@@ -226,7 +226,7 @@ class BatchBuilder:
 
     def _is_clock_behind(self, state: State) -> bool:
         """Whether an aggregator confirmed a later date than the clock's."""
-        return self._clock.now().timestamp() < state.clock_confirmed_at - OPEN_BEFORE.total_seconds()
+        return self._clock.now().timestamp() < state.clock_confirmed_at - CLOCK_TOLERANCE.total_seconds()
 
     def _log_once(self, message: str) -> None:
         if self._is_new(message):

@@ -1,15 +1,61 @@
-"""The clock and the current periods."""
+"""The clock, the rules about a clock that may be wrong, and the current periods."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from typing import NamedTuple
 
-from hubbub.metrics.periods import Period, PeriodKind
+from hubbub.metrics.periods import OPEN_BEFORE, Period, PeriodKind
 
 EARLIEST_DAY, LATEST_DAY = date(2026, 1, 1), date(9998, 12, 31)
-"""A clock on another day is wrong: before this the client did not exist, and later dates have no next period."""
+CLOCK_TOLERANCE = timedelta(days=1)
+MAX_SEND_DELAY = timedelta(days=40)
+
+
+class ClockRule(NamedTuple):
+    """A limit beyond which a client does not believe a clock.
+
+    The clients in Python and TypeScript, the conformance kit and docs/reference/format.md have the same limits: tests/contracts/test_clock_rules.py.
+
+    name   : of the limit
+    limit  : first or last day in UTC, or a duration
+    beyond : what the client does beyond the limit
+    """
+
+    name: str
+    limit: date | timedelta
+    beyond: str
+
+
+CLOCK_RULES = (
+    ClockRule(
+        "EARLIEST_DAY",
+        EARLIEST_DAY,
+        "An earlier clock cannot be right, because there was no client. The client records nothing, makes no report and notes no run.",
+    ),
+    ClockRule(
+        "LATEST_DAY",
+        LATEST_DAY,
+        "A later clock cannot be right, because its dates have no next period. The client records nothing, makes no report and notes no run.",
+    ),
+    ClockRule(
+        "CLOCK_TOLERANCE",
+        CLOCK_TOLERANCE,
+        "A clock that is further behind a time that an aggregator confirmed is wrong: the client makes no report and notes no run. "
+        "A clock that differs more from the `Date` of an aggregator's answer is not confirmed by it.",
+    ),
+    ClockRule(
+        "OPEN_BEFORE",
+        OPEN_BEFORE,
+        "A batch of a period that begins later than this from now was made under a wrong clock. It is not sent before.",
+    ),
+    ClockRule(
+        "MAX_SEND_DELAY",
+        MAX_SEND_DELAY,
+        "A time of upload further ahead was set under a wrong clock. The batch is due at once.",
+    ),
+)
 
 
 def is_plausible(now: datetime) -> bool:

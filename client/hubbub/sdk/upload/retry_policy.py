@@ -14,9 +14,10 @@ import logging
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from hubbub.metrics.periods import from_timestamp
+from hubbub.metrics.periods import OPEN_BEFORE, from_timestamp
 from hubbub.randomness import RandomBytes, uniform
 from hubbub.sdk.recording.batch_builder import LATE_WITHIN_SECONDS
+from hubbub.sdk.runtime.clock import CLOCK_TOLERANCE, MAX_SEND_DELAY
 from hubbub.sdk.runtime.safe_logging import log_when_unlocked
 from hubbub.sdk.storage.events import (
     Backoff,
@@ -40,15 +41,12 @@ BACKOFF_CAP_SECONDS = 3600.0
 PAUSE_SECONDS = 3600.0
 HOLD_SECONDS = 86400.0
 MAX_RETRY_AFTER_SECONDS = 3600.0
-CLOCK_TOLERANCE_SECONDS = 86400.0
 UNAUTHORIZED_HINT = (
     "the aggregator requires a report token (--require-report-token): pass Client(authorization=...) with a function that returns a valid one, "
     "or let a proxy add it"
 )
 OUTAGE_SPREAD_SECONDS = 86400.0
 CONFIRM_INTERVAL_SECONDS = 3600.0
-MAX_DELAY_SECONDS = 40 * 86400.0
-"""Longest time until an upload. A later `send_at` was set under a wrong clock and is ignored."""
 
 _CLIENT_ERRORS = range(400, 500)
 _OVERDUE_AFTER_SECONDS = 60.0
@@ -212,7 +210,7 @@ def retry_after_seconds(header: str | None, now: float) -> float:
 def is_clock_wrong(date: str | None, now: float) -> bool:
     """Return whether the aggregator's `Date` differs from the system clock by more than a day."""
     theirs = None if date is None else parse_http_date(date)
-    return theirs is not None and abs(theirs - now) > CLOCK_TOLERANCE_SECONDS
+    return theirs is not None and abs(theirs - now) > CLOCK_TOLERANCE.total_seconds()
 
 
 def is_clock_confirmed(date: str | None, now: float) -> bool:
@@ -249,7 +247,7 @@ def eligible_batches(state: State, now: float) -> list[str]:
 
     Not among them: batches of paused metrics, of periods that the aggregator does not accept yet, and those made under consent `local`.
     """
-    open_until = utc_day(now + 86400.0)
+    open_until = utc_day(now + OPEN_BEFORE.total_seconds())
     return [
         batch_id
         for batch_id, queued in state.queue.items()
@@ -309,7 +307,7 @@ def _send_time(queued: QueuedBatch, now: float, *, hurry: bool = False) -> float
     is_over = queued.period_end().timestamp() <= now  # else the clock was ahead when the batch was made
     if hurry and queued.rescheduled and is_over:
         return min(queued.send_at, now)
-    return queued.send_at if queued.send_at <= now + MAX_DELAY_SECONDS else now
+    return queued.send_at if queued.send_at <= now + MAX_SEND_DELAY.total_seconds() else now
 
 
 def events_for_response(
