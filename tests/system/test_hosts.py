@@ -62,6 +62,8 @@ def require_counted_and_charged(host: Host, place: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", list(UWSGI))
 def test_every_report_of_uwsgi_workers_is_charged(mode: str, tmp_path: Path) -> None:
+    if mode == "py-call-osafterfork" and sys.version_info >= (3, 13):
+        pytest.skip("uwsgi 2.0.30 ends each worker: docs/how-to/embedding.md, uwsgi")
     require_counted_and_charged(uwsgi(*UWSGI[mode]), tmp_path)
 
 
