@@ -10,8 +10,6 @@ from tests.support.paths import REPOSITORY
 
 FOLDERS = ("client", "aggregator", "decoder", "tests", "benchmarks", "examples", "docs", "deploy")
 UNFINISHED = (
-    "decoder/hubbub_decoder/batch_decoding/",
-    "decoder/hubbub_decoder/explore/",
     "decoder/hubbub_decoder/publishing/",
     "tests/decoder/publishing/",
 )

@@ -36,8 +36,12 @@ _PATIENCE = 3.0  # seconds until a page says that it waits
 _PAUSE = 30.0  # seconds between two looks at the directory
 _OF_BACKGROUND = ""
 _TYPES = {
-    ".csv": "text/csv; charset=utf-8", ".json": "application/json", ".parquet": "application/vnd.apache.parquet", ".png": "image/png", ".svg": "image/svg+xml",
-}  # fmt: skip
+    ".csv": "text/csv; charset=utf-8",
+    ".json": "application/json",
+    ".parquet": "application/vnd.apache.parquet",
+    ".png": "image/png",
+    ".svg": "image/svg+xml",
+}
 _HEADERS = {
     "content-security-policy": "frame-ancestors 'none'; form-action 'self'; base-uri 'none'; object-src 'none'",
     "cross-origin-resource-policy": "same-origin",

@@ -24,9 +24,27 @@ MAX_ANSWER = 64 << 20  # bytes
 _LOWEST_PRIORITY = 19
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _FORBIDDEN = (
-    "socket.", "subprocess.", "os.system", "os.exec", "os.fork", "os.posix_spawn", "os.spawn", "os.kill", "os.remove", "os.rename", "os.mkdir", "os.rmdir",
-    "os.link", "os.symlink", "os.truncate", "os.chmod", "os.chown", "os.utime", "shutil.", "ctypes.",
-)  # fmt: skip
+    "socket.",
+    "subprocess.",
+    "os.system",
+    "os.exec",
+    "os.fork",
+    "os.posix_spawn",
+    "os.spawn",
+    "os.kill",
+    "os.remove",
+    "os.rename",
+    "os.mkdir",
+    "os.rmdir",
+    "os.link",
+    "os.symlink",
+    "os.truncate",
+    "os.chmod",
+    "os.chown",
+    "os.utime",
+    "shutil.",
+    "ctypes.",
+)
 
 
 class FailedError(HubbubError):

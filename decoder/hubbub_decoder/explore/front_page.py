@@ -56,7 +56,10 @@ class Card:
         """Number and height in [0, 1] of the columns of the largest share over the periods in which it is known."""
         if self.last is None or not self.last.shares:
             return []
-        shares = [None if each is None else _share(each.shares, self.last.shares[0].label) for each in self.history]
+        shares = [
+            None if highlights is None else _share(highlights.shares, self.last.shares[0].label)
+            for highlights in self.history
+        ]
         known = [(number, share) for number, share in enumerate(shares) if share is not None]
         top = max((share for _, share in known), default=0.0)
         return [(number, max(share, 0.0) / top) for number, share in known] if top > 0 and len(known) > 1 else []
@@ -69,7 +72,7 @@ class Card:
 
 
 def _share(shares: Sequence[Highlight], label: str) -> float | None:
-    return next((each.share for each in shares if each.label == label), None)
+    return next((highlight.share for highlight in shares if highlight.label == label), None)
 
 
 _ORDERS: Mapping[str, tuple[Callable[[Card], Any], bool]] = {

@@ -89,7 +89,9 @@ class SummaryDirectory:
         ):
             versions[folder] = MetricVersion(tuple(group))
         for folder, version in versions.items():
-            values = [versions.get(folder_of(each)) for each in version.metric.collections if version.metric.group]
+            values = [
+                versions.get(folder_of(collection)) for collection in version.metric.collections if version.metric.group
+            ]
             if version.is_whole and any(values):
                 versions[folder] = replace(version, groups=tuple(filter(None, values)))
         return versions, unreadable

@@ -71,10 +71,10 @@ class View:
                 view, first, query = replace(view, first=last), last, {**query, "since_from": names[0]}
             end = query.get("since_to") or query.get("since_from") or _before(names, first)
             view = replace(view, since_first=query.get("since_from") or end, since_last=end)
-        for each in (view.first, view.last, view.since_first, view.since_last):
-            if each and each not in names:
+        for name in (view.first, view.last, view.since_first, view.since_last):
+            if name and name not in names:
                 raise ViewError(
-                    f"{version.metric.name} has no period {escape_untrusted(each)}.{did_you_mean(each, names)}"
+                    f"{version.metric.name} has no period {escape_untrusted(name)}.{did_you_mean(name, names)}"
                 )
         for start, end in ((view.first, view.last), (view.since_first, view.since_last)):
             if start and names.index(start) > names.index(end):
@@ -114,7 +114,7 @@ class View:
             return [(task,) for task in shown]
         if self.show is Show.GROUPS:
             names = set(map(name_of, shown))
-            chosen = (tuple(task for task in each.tasks if name_of(task) in names) for each in version.groups)
+            chosen = (tuple(task for task in value.tasks if name_of(task) in names) for value in version.groups)
             return [tasks for tasks in chosen if tasks]
         if self.show is Show.CHANGE:
             return [_between(version.tasks, self.since_first, self.since_last), shown]
@@ -124,8 +124,13 @@ class View:
         """Query of the address of this view, or of the same view of other strings."""
         view = self if strings is None else replace(self, strings=strings)
         fields = {
-            "show": view.show, "from": view.first, "to": view.last, "since_from": view.since_first, "since_to": view.since_last, "strings": view.strings,
-        }  # fmt: skip
+            "show": view.show,
+            "from": view.first,
+            "to": view.last,
+            "since_from": view.since_first,
+            "since_to": view.since_last,
+            "strings": view.strings,
+        }
         return urlencode({name: value for name, value in fields.items() if value})
 
     def page(self, version: MetricVersion, now: datetime, *, is_shown: bool = True) -> dict[str, Any]:
@@ -133,10 +138,12 @@ class View:
         query, metric = self.query(), version.metric
         return {
             "period": str(metric.period),
-            "periods": [{"name": name_of(each), "open": version.is_open(each, now)} for each in version.tasks],
+            "periods": [{"name": name_of(task), "open": version.is_open(task, now)} for task in version.tasks],
             "shows": list(_shows(version).items()),
             "group": None if metric.group is None else metric.group.name,
-            "groups": [(each.metric.group.value, f"../{each.folder}/") for each in version.groups if each.metric.group],
+            "groups": [
+                (value.metric.group.value, f"../{value.folder}/") for value in version.groups if value.metric.group
+            ],
             "whole": "" if version.is_whole else f"../{folder_of(metric.in_group(None))}/",
             "show": self.show,
             "first": self.first,

@@ -99,7 +99,7 @@ class Published:
 
     def counts(self) -> dict[PeriodKey, frozenset[str]]:
         """Hashes of all counts of each period that were published."""
-        return {key: frozenset(each.counts_hash for each in releases) for key, releases in self.every.items()}
+        return {key: frozenset(release.counts_hash for release in releases) for key, releases in self.every.items()}
 
 
 def _name(metrics: Mapping[tuple[str, str], Metric], key: PeriodKey) -> str:
@@ -191,7 +191,7 @@ def plan_releases(
     kept = {key.whole for key in new & last.keys() & withheld.keys()}
     incomplete |= {key: BESIDE_KEPT for key in new - withheld.keys() if key.whole in kept}
     cohorts = smallest_cohorts(complete, withheld | incomplete, before.releases.keys())
-    names = {each.key: each.name for each in counted}
+    names = {period.key: period.name for period in counted}
     for status, reasons in ((PeriodStatus.FAILED, incomplete), (PeriodStatus.WAITING, withheld)):
         results |= {names[key]: PeriodResult(names[key], status, reason) for key, reason in reasons.items()}
     releases = [
@@ -237,7 +237,7 @@ def _reason_to_keep(period: CountedPeriod, published: str | None, terms: Terms) 
 def _planned(period: CompletePeriod, smallest_cohort: int, inputs: str, before: Published) -> PlannedRelease:
     """Planned release; smallest_cohort : of tonight. What readers have learned from earlier releases of the same counts, they still know."""
     releases = before.releases.get(period.key, ())
-    known = [each.smallest_cohort for each in releases if each.counts_hash == period.counts]
+    known = [release.smallest_cohort for release in releases if release.counts_hash == period.counts]
     smallest_cohort = min([smallest_cohort, *known])
     is_decoded = bool(releases) and before.inputs.get(period.key) == inputs
     if not releases:
@@ -286,7 +286,7 @@ def changes(plan: Plan, before: Published, terms: Terms, shown: Set[str], outdat
     before   : as for the plan      shown : pages that the site has now
     outdated : of these, the ones that differ from what the store has
     """
-    planned = {each.period.name: each.change for each in plan.releases}
+    planned = {release.period.name: release.change for release in plan.releases}
     known = {before.name(key) for key in before.releases}
     later = {name for name in known | planned.keys() if not is_named(name, terms.withheld)}
     found = [
@@ -299,7 +299,7 @@ def changes(plan: Plan, before: Published, terms: Terms, shown: Set[str], outdat
         reason = planned.get(name) or (_REPLACED if name in beside else "")
         if reason or name in outdated:
             found.append(Change(name, ChangeKind.CHANGES, reason or _OUTDATED))
-    return sorted(found, key=lambda each: each.name)
+    return sorted(found, key=lambda change: change.name)
 
 
 _RETURNS = "no option withholds it any more"

@@ -80,8 +80,8 @@ class Inputs:
             candidates = list(self._candidate_files())
         except OSError:
             return None
-        entries = [_entry(each) for each in [*files_below(self.directory, ".parquet"), *candidates]]
-        names = [sorted(each) for each in (terms.withheld, terms.withdrawn, terms.replaced)]
+        entries = [_entry(entry) for entry in [*files_below(self.directory, ".parquet"), *candidates]]
+        names = [sorted(chosen) for chosen in (terms.withheld, terms.withdrawn, terms.replaced)]
         fields = [releases(), asdict(self.options), terms.min_reports, names, str(self.candidates), entries]
         return text_hash(json.dumps(fields))
 
@@ -131,16 +131,18 @@ def publish(
         _remember(index, store)
         before = Published.of(store)
         store.withdraw(terms.withdrawn, [key for key in before.releases if is_named(before.name(key), terms.withdrawn)])
-        results = {**plan.results, **{each.name: each for each in _record(plan, store, before, processes, show)}}
+        results = {**plan.results, **{result.name: result for result in _record(plan, store, before, processes, show)}}
         published = Published.of(store)
         _write_published(store, published, files)
         version = _show(site_files(store, published, terms.withheld), files, site)
         _remove_versions(
-            {each for each in _versions(files) - {version} if _has_page(each, published.withdrawn, files)}, files
+            {name for name in _versions(files) - {version} if _has_page(name, published.withdrawn, files)}, files
         )
-        found = sorted(results.values(), key=lambda each: each.name)
-        if stamp is not None and not any(each.status is PeriodStatus.FAILED for each in found):
-            store.remember_run(Run(stamp, version, tuple((each.name, each.status, each.reason) for each in found)))
+        found = sorted(results.values(), key=lambda result: result.name)
+        if stamp is not None and not any(result.status is PeriodStatus.FAILED for result in found):
+            store.remember_run(
+                Run(stamp, version, tuple((result.name, result.status, result.reason) for result in found))
+            )
     return found
 
 
@@ -153,12 +155,14 @@ def preview(inputs: Inputs, site: Path, terms: Terms) -> tuple[list[PeriodResult
         _check_store(store, files, site)
         plan, _ = _plan(inputs, store, terms)
         before = Published.of(store, terms.withdrawn)
-        stored = {each.path: each.inputs_hash for each in site_files(store, before, terms.withheld)}
+        stored = {file.path: file.inputs_hash for file in site_files(store, before, terms.withheld)}
         manifest = _manifest(files, site.readlink().name) if site.is_symlink() else {}
         shown = {f"{path.parent.name}/{path.stem}" for path in site.glob("*@*/*.html") if path.stem != "index"}
     outdated = {name for name in shown if manifest.get(f"{name}.html") != stored.get(f"{name}.html")}
-    published = {each.period.name: PeriodResult(each.period.name, PeriodStatus.PUBLISHED) for each in plan.releases}
-    results = sorted((published | {**plan.results}).values(), key=lambda each: each.name)
+    published = {
+        release.period.name: PeriodResult(release.period.name, PeriodStatus.PUBLISHED) for release in plan.releases
+    }
+    results = sorted((published | {**plan.results}).values(), key=lambda result: result.name)
     return results, changes(plan, before, terms, shown, outdated)
 
 
@@ -185,14 +189,18 @@ def _record(plan: Plan, store: ResultsStore, before: Published, processes: int, 
     The values of a group and their sum are recorded in one transaction, when all are decoded.
     """
     groups = dict[PeriodKey, list[PlannedRelease]]()
-    for each in plan.releases:
-        groups.setdefault(each.period.key.whole, []).append(each)
+    for release in plan.releases:
+        groups.setdefault(release.period.key.whole, []).append(release)
     releases = dict[PeriodKey, list[Release]]()
     for key, found in before.every.items():
         releases.setdefault(key.whole, []).extend(found)
-    group_of = {each.period.name: key for key, group in groups.items() for each in group}
-    tasks = [replace(each.period.task, counts=each.period.counts) for each in plan.releases if each.needs_decoding]
-    to_decode = {key: sum(each.needs_decoding for each in group) for key, group in groups.items()}
+    group_of = {release.period.name: key for key, group in groups.items() for release in group}
+    tasks = [
+        replace(release.period.task, counts=release.period.counts)
+        for release in plan.releases
+        if release.needs_decoding
+    ]
+    to_decode = {key: sum(release.needs_decoding for release in group) for key, group in groups.items()}
     decoded = dict[str, tuple[Outcome, str]]()
     for key in [key for key, number in to_decode.items() if not number]:
         yield from _record_group(groups[key], decoded, releases.get(key, []), store)
@@ -230,7 +238,7 @@ def _record_group(
             recorded.append((release, document))
             results.append(PeriodResult(release.period.name, PeriodStatus.PUBLISHED))
     counts = {(release.key, release.counts_hash) for release in before}
-    counts |= {(each.period.key, each.period.counts) for each, _ in recorded}
+    counts |= {(release.period.key, release.period.counts) for release, _ in recorded}
     is_changed = len(counts) > len({key for key, _ in counts})
     store.record(_results(recorded, before, replaced=is_changed))
     return results
@@ -240,20 +248,20 @@ def _results(
     recorded: Sequence[tuple[PlannedRelease, str]], before: Sequence[Release], *, replaced: bool
 ) -> Iterator[tuple[StoredResult | None, Release | None]]:
     """Yield what is new of each period: its result, and its release if a reader is shown something else than before."""
-    for each, document in recorded:
-        period, own = each.period, [release for release in before if release.key == each.period.key]
-        result = StoredResult(period.key, period.counts, each.inputs_hash, document) if document else None
+    for planned, document in recorded:
+        period, own = planned.period, [release for release in before if release.key == planned.period.key]
+        result = StoredResult(period.key, period.counts, planned.inputs_hash, document) if document else None
         result_hash = own[-1].result_hash if result is None else result.result_hash
-        if own and own[-1].shows(period.counts, each.smallest_cohort, result_hash):
+        if own and own[-1].shows(period.counts, planned.smallest_cohort, result_hash):
             yield result, None
             continue
-        metric, cohorts = period.task.metric, [*(release.smallest_cohort for release in own), each.smallest_cohort]
+        metric, cohorts = period.task.metric, [*(release.smallest_cohort for release in own), planned.smallest_cohort]
         release = Release(
             period.key,
             period.counts,
             result_hash,
             period.num_reports,
-            each.smallest_cohort,
+            planned.smallest_cohort,
             epsilon=composed_epsilon(metric, cohorts[-1:], replaced=False),
             composed_epsilon=composed_epsilon(metric, cohorts, replaced=replaced),
         )
@@ -367,7 +375,7 @@ def _show(site_files: Sequence[SiteFile], files: Path, site: Path) -> str:
     The name of a version is the hash of the inputs of all its files. Versions that are neither shown nor wanted are removed before a new one is
     written: after a kill at any step, there is at most one beside the shown version.
     """
-    manifest = {each.path: each.inputs_hash for each in site_files}
+    manifest = {file.path: file.inputs_hash for file in site_files}
     text = json.dumps(manifest, sort_keys=True)
     version = text_hash(text)[:_NAME_DIGITS]
     if _is_shown(version, files, site):
@@ -387,11 +395,11 @@ def _show(site_files: Sequence[SiteFile], files: Path, site: Path) -> str:
 def _write_version(version: str, manifest: str, site_files: Sequence[SiteFile], files: Path, shown: str) -> None:
     """Write a version, which has its name when it is complete."""
     new, known = files / _UNFINISHED, _manifest(files, shown)
-    for each in site_files:
-        place = new / each.path
+    for file in site_files:
+        place = new / file.path
         place.parent.mkdir(parents=True, exist_ok=True)
-        if known.get(each.path) != each.inputs_hash or not _is_linked(files / shown / each.path, place):
-            _write(place, each.content())
+        if known.get(file.path) != file.inputs_hash or not _is_linked(files / shown / file.path, place):
+            _write(place, file.content())
     _write(files / _PRIVATE / f"{version}.json", manifest.encode())
     new.rename(files / version)
 
