@@ -177,8 +177,9 @@ def plan_releases(
         try:
             inputs[found.key] = task.fingerprint(hash_of)
         except OSError as problem:
-            reason = f"{escape_control_characters(str(problem.filename))} cannot be read: {problem.strerror}"
-            results[task.name] = PeriodResult(task.name, PeriodStatus.FAILED, reason)
+            name = escape_control_characters(str(problem.filename))
+            told = f"{name} cannot be read: {problem.strerror}"
+            results[task.name] = PeriodResult(task.name, PeriodStatus.FAILED, told)
         else:
             counted.append(found)
     last = {key: releases[-1].counts_hash for key, releases in before.releases.items()}
