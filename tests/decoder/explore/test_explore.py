@@ -579,8 +579,8 @@ def test_values_of_a_group_have_pages_of_their_own_and_one_together(place: Path)
             write(place, metric.in_group(value), day, reports, seed)
             path = place / "summaries" / f"arms-{metric.in_group(value).digest[:8]}-{day}.parquet"
             arms[value].append(read_collected(path).bit_counts())
-        total = replace(arms["old"][-1] + arms["new"][-1], metric=metric)
-        write_summary(total, place / "summaries" / f"arms-{day}.parquet")
+        together = replace(arms["old"][-1] + arms["new"][-1], metric=metric)
+        write_summary(together, place / "summaries" / f"arms-{day}.parquet")
     whole = f"/arms@{metric.digest[:8]}"
     with Explored(place) as explored:
         front = explored.get("/").body.decode()
