@@ -201,15 +201,15 @@ def test_an_older_file_is_migrated(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     with ResultsStore(path) as store:  # a migration that fails changes nothing
         assert store.document(stored.key, stored.result_hash) == stored.document
         assert store._connection.execute("SELECT count(*) FROM estimates").fetchone() == (1,)
-    opened = open_database(path, (*MIGRATIONS, add_column))
-    assert opened.execute("SELECT note, counts_hash FROM results").fetchall() == [("none", "counts 1")]
-    assert opened.execute("PRAGMA user_version").fetchone() == (len(MIGRATIONS) + 1,)
-    assert opened.execute("SELECT metric, share IS NOT NULL FROM shares").fetchall() == [("dark", 1)]
-    opened.close()
+    with closing(open_database(path, (*MIGRATIONS, add_column))) as opened:
+        assert opened.execute("SELECT note, counts_hash FROM results").fetchall() == [("none", "counts 1")]
+        assert opened.execute("PRAGMA user_version").fetchone() == (len(MIGRATIONS) + 1,)
+        assert opened.execute("SELECT metric, share IS NOT NULL FROM shares").fetchall() == [("dark", 1)]
     with pytest.raises(OutputError, match="Use the release that wrote it"):  # by this release
         ResultsStore(path)
-    fresh = open_database(None, (*MIGRATIONS, add_column))
-    assert fresh.execute("SELECT sql FROM sqlite_master WHERE name = 'results'").fetchone()[0].count("note") == 1
+    with closing(open_database(None, (*MIGRATIONS, add_column))) as fresh:
+        (statement,) = fresh.execute("SELECT sql FROM sqlite_master WHERE name = 'results'").fetchone()
+    assert statement.count("note") == 1
     assert schema.MIGRATIONS is MIGRATIONS
 
 
@@ -222,8 +222,8 @@ def test_documented_schema_is_that_of_the_code() -> None:
         for name, text in sections.items()
         if name.startswith("`")
     }
-    connection = open_database(None)
-    names = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")]
-    columns = {name: {row[1] for row in connection.execute(f"PRAGMA table_info({name})")} for name in names}
+    with closing(open_database(None)) as connection:
+        rows = connection.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')").fetchall()
+        columns = {name: {row[1] for row in connection.execute(f"PRAGMA table_info({name})")} for (name,) in rows}
     assert documented == columns
     assert f"user_version` {len(MIGRATIONS)}" in page
