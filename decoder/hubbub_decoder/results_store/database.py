@@ -34,7 +34,12 @@ _CONNECTION_DEFAULTS = {
     "application_name": "hubbub decode-all",
 }
 """Parameters of libpq that a URL may override."""
-_INSUFFICIENT_PRIVILEGE = "42501"
+_KEYWORDS = re.compile(r"\s*(?:dbname|host|hostaddr|password|port|service|user)\s*=")
+"""How a connection string of libpq begins that is no URL."""
+_REMEDIES = {
+    "42501": "Let this user create tables in the schema, or read and write those of hubbub, with GRANT",  # insufficient_privilege
+    "3F000": "Create the schema that the URL names",  # invalid_schema_name
+}
 
 
 class ResultsDatabase(Protocol):
@@ -56,8 +61,8 @@ class ResultsDatabase(Protocol):
 
 def is_postgres(database: str) -> bool:
     """Whether a database is one of PostgreSQL; else it is a file. Raises OutputError for a name that is neither."""
-    scheme = _SCHEME.match(database)
-    if scheme is None and database.strip():
+    is_name = database.strip() and database != ":memory:" and not _KEYWORDS.match(database)
+    if is_name and not _SCHEME.match(database):
         return False
     if not database.startswith(("postgresql://", "postgres://")):
         raise OutputError(f"{mask_url(database)!r} is neither a file nor a URL of PostgreSQL. {_EXPECTED}.")
@@ -96,8 +101,16 @@ class PostgresResults:
             raise OutputError(f"PostgreSQL needs psycopg: {install_hint('postgres')}.") from None
         self._error: type[Exception] = psycopg.Error
         self._name = mask_url(url)
+        try:
+            given = conninfo_to_dict(url)
+        except psycopg.Error:  # its text repeats parts of the URL, as a password with a % sign
+            given = {"host": "@"}
+        if "@" in str(given.get("host", "")):
+            raise OutputError(
+                f"{self._name} is no URL of PostgreSQL. {_EXPECTED}, and special characters of a password as %XX."
+            )
         with self._translated_errors():
-            parameters: dict[str, Any] = {**_CONNECTION_DEFAULTS, **conninfo_to_dict(url), "client_encoding": "utf8"}
+            parameters: dict[str, Any] = {**_CONNECTION_DEFAULTS, **given, "client_encoding": "utf8"}
             self._connection: psycopg.Connection[tuple[Any, ...]] = psycopg.connect(**parameters, autocommit=True)
         try:
             self._prepare()
@@ -134,8 +147,8 @@ class PostgresResults:
                 )
             if num_tables and not is_ours:
                 raise OutputError(
-                    f"{self._name}: schema {schema} has tables of another program. Create a schema for the results, and write "
-                    "?options=-csearch_path%3DSCHEMA at the end of the URL."
+                    f"{self._name}: schema {schema} has tables of another program. Create a schema for the results, and name it "
+                    "in the URL by the parameter options=-csearch_path%3DSCHEMA."
                 )
             if not is_ours:
                 self._connection.execute(_create_schema())
@@ -166,11 +179,10 @@ class PostgresResults:
         """Error with the reason, without values of a statement, and what to do."""
         primary = getattr(getattr(problem, "diag", None), "message_primary", None)
         reason = " ".join(mask_urls(primary or str(problem)).split())
-        remedy = (
-            "Check the URL, that PostgreSQL runs and has room, and its log. Run the command again, and it continues"
+        remedy = _REMEDIES.get(
+            getattr(problem, "sqlstate", None) or "",
+            "Check the URL, that PostgreSQL runs and has room, and its log. Run the command again, and it continues",
         )
-        if getattr(problem, "sqlstate", None) == _INSUFFICIENT_PRIVILEGE:
-            remedy = "Let this user create tables in the schema, or read and write those of hubbub, with GRANT"
         return OutputError(f"{self._name}: {reason.rstrip('.')}. {remedy}.")
 
 
