@@ -119,9 +119,11 @@ def command(
     else:
         results = publish(inputs, site, terms, processes=jobs or os.cpu_count() or 1, show=_progress)
         changes = None
-    if prometheus_textfile is not None:
-        write_run_textfile(prometheus_textfile, figures_of(results, ended=time.time()))
-    _finish(results, changes, site, as_json=as_json)
+    try:
+        _finish(results, changes, site, as_json=as_json)
+    finally:
+        if prometheus_textfile is not None:
+            write_run_textfile(prometheus_textfile, figures_of(results, ended=time.time()))
 
 
 def figures_of(results: Sequence[PeriodResult], *, ended: float) -> RunFigures:

@@ -59,9 +59,17 @@ candidates_directory_option = click.option(
     help="Strings to look for: a directory with a file METRIC.txt or METRIC.csv for each string metric, or one file for all.",
 )
 
+
+def _textfile(_: click.Context, __: click.Parameter, path: Path | None) -> Path | None:
+    if path is not None and path.suffix != ".prom":
+        raise click.BadParameter(f"{path} must end in .prom: the collector reads no other file.")
+    return path
+
+
 textfile_option = click.option(
     "--prometheus-textfile",
     type=PATH,
+    callback=_textfile,
     help="Write the figures of this run to this file, for the textfile collector of the node exporter.",
 )
 

@@ -67,6 +67,13 @@ def test_figures_of_a_run_are_written(place: Path) -> None:  # noqa: F811
     assert done.exit_code == 2
     assert "--check writes nothing" in done.stderr
     assert file.read_bytes() == before
+    done = CliRunner().invoke(main, [*arguments, "--prometheus-textfile", str(place / "publish.txt")])
+    assert done.exit_code == 2
+    assert "must end in .prom" in done.stderr
+    done = CliRunner().invoke(main, [*arguments, "--prometheus-textfile", str(place / "none" / "publish.prom")])
+    assert done.exit_code == 1
+    assert "3 published" in done.stdout
+    assert "publish.prom cannot be written" in done.stderr
 
 
 @pytest.mark.usefixtures("place")
