@@ -9,10 +9,7 @@ from functools import cache
 from tests.support.paths import REPOSITORY
 
 FOLDERS = ("client", "aggregator", "decoder", "tests", "benchmarks", "examples", "docs", "deploy")
-UNFINISHED = (
-    "decoder/hubbub_decoder/publishing/",
-    "tests/decoder/publishing/",
-)
+UNFINISHED = ("tests/decoder/publishing/",)
 """Folders in which variables still have to be named."""
 NOT_FORMATTED = {"decoder/hubbub_decoder/estimators/reports/likelihood_ratios.py", "tests/system/test_exit_codes.py"}
 """Files with a formula that the formatter would tear into its factors, or a table that it would make twice as long."""

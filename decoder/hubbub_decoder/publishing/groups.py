@@ -25,20 +25,22 @@ def reasons_to_withhold(
     periods: Sequence[CompletePeriod], min_reports: int, known: Collection[PeriodKey] = ()
 ) -> dict[PeriodKey, str]:
     """Why some of these periods are not published; known : those that were published before."""
-    reasons = {each.key: f"fewer than {min_reports:,} reports" for each in periods if each.num_reports < min_reports}
-    wholes = {each.key for each in periods if not each.key.group_value}
+    reasons = {
+        period.key: f"fewer than {min_reports:,} reports" for period in periods if period.num_reports < min_reports
+    }
+    wholes = {period.key for period in periods if not period.key.group_value}
     for key, values in by_value(periods).items():
-        withheld = [each for each in values if each.key in reasons and each.key not in known]
-        small = ", ".join(each.key.group_value for each in withheld)
-        shown = [each for each in values if each.key not in reasons and each.key not in known]
-        while withheld and shown and sum(each.num_reports for each in withheld) < min_reports:
+        withheld = [value for value in values if value.key in reasons and value.key not in known]
+        small = ", ".join(value.key.group_value for value in withheld)
+        shown = [value for value in values if value.key not in reasons and value.key not in known]
+        while withheld and shown and sum(value.num_reports for value in withheld) < min_reports:
             last = shown.pop()
             reasons[last.key] = (
                 f"it protects {small}, with too few reports: all of {last.task.metric.name} is published, and a reader could subtract the other "
                 "values from it. Of the values with enough reports, it is the last in the definition"
             )
             withheld.append(last)
-        if withheld and key in wholes and sum(each.num_reports for each in withheld) < min_reports:
+        if withheld and key in wholes and sum(value.num_reports for value in withheld) < min_reports:
             reasons.setdefault(
                 key,
                 f"it protects {small}, with too few reports: a reader could subtract the values that were published before",
@@ -53,13 +55,13 @@ def smallest_cohorts(
     groups = by_value(periods)
     hidden = {key for key in withheld if key not in known}
     found = dict[PeriodKey, int]()
-    for each in periods:
-        if each.key in withheld:
+    for period in periods:
+        if period.key in withheld:
             continue
-        values = [] if each.key.group_value else groups.get(each.key, [])
+        values = [] if period.key.group_value else groups.get(period.key, [])
         rest = np.atleast_1d(np.sum([value.cohorts for value in values if value.key in hidden], axis=0))
         shown = [value.smallest_cohort for value in values if value.key not in hidden]
-        found[each.key] = min([each.smallest_cohort, *shown, *rest[rest > 0].astype(int).tolist()])
+        found[period.key] = min([period.smallest_cohort, *shown, *rest[rest > 0].astype(int).tolist()])
     return found
 
 

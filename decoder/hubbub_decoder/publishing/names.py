@@ -33,4 +33,4 @@ def short_names(name: str) -> tuple[str, str]:
 
 def is_named(name: str, by: Collection[str]) -> bool:
     """Whether options name a period."""
-    return any(each in by for each in short_names(name))
+    return any(short in by for short in short_names(name))

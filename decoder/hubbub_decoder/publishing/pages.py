@@ -70,7 +70,7 @@ def _periods(published: Published, withheld: Collection[str]) -> list[PublishedP
             folder = name.rpartition("/")[0]
             is_of_replaced = (key.digest, key.period) in replaced
             found.append(PublishedPeriod(metric, key.period, of_period, folder, is_of_replaced))
-    return sorted(found, key=lambda each: (each.metric.name, each.period, each.folder))
+    return sorted(found, key=lambda period: (period.metric.name, period.period, period.folder))
 
 
 def _decoding(store: ResultsStore, period: PublishedPeriod) -> Decoding:
@@ -91,10 +91,10 @@ _File = tuple[str, Any, Callable[[], bytes]]
 
 def _files(periods: Sequence[PublishedPeriod], read: Read) -> Iterator[_File]:
     yield SHARED_SCRIPT, None, lambda: shared_script().encode()
-    of_metric = {name: list(group) for name, group in groupby(periods, key=lambda each: each.metric.name)}
+    of_metric = {name: list(group) for name, group in groupby(periods, key=lambda period: period.metric.name)}
     for name, group in of_metric.items():
         yield from _files_of_metric(name, group, read)
-    every = [_facts(each) for each in periods]
+    every = [_facts(period) for period in periods]
     last = [_last(group) for group in of_metric.values()]
     yield f"{FOLDER}/{METRICS_FILE}.json", every, partial(_index, of_metric, read)
     yield "feed.xml", every, partial(_feed, periods, read)
@@ -103,25 +103,25 @@ def _files(periods: Sequence[PublishedPeriod], read: Read) -> Iterator[_File]:
 
 def _facts(period: PublishedPeriod) -> list[Any]:
     """All that the files of a period depend on: its releases, whose last one names the decoding by its hash."""
-    of_releases = [(each.counts_hash, each.smallest_cohort, each.num_reports) for each in period.releases]
+    of_releases = [(release.counts_hash, release.smallest_cohort, release.num_reports) for release in period.releases]
     return [period.name, of_releases, period.releases[-1].result_hash, period.replaced]
 
 
 def _files_of_metric(name: str, periods: list[PublishedPeriod], read: Read) -> Iterator[_File]:
-    folders = list(dict.fromkeys(each.folder for each in periods))
-    for each in periods:
-        yield each.address, _facts(each), partial(_page_of_period, each, read)
+    folders = list(dict.fromkeys(period.folder for period in periods))
+    for period in periods:
+        yield period.address, _facts(period), partial(_page_of_period, period, read)
     for folder in folders:
-        own = [each for each in periods if each.folder == folder]
-        inputs = [sorted(folders), [_facts(each) for each in own]]
+        own = [period for period in periods if period.folder == folder]
+        inputs = [sorted(folders), [_facts(period) for period in own]]
         yield f"{folder}/index.html", inputs, partial(_page_of_metric, own, set(folders), read)
-    every = [_facts(each) for each in periods]
+    every = [_facts(period) for period in periods]
     yield f"{FOLDER}/{name}.json", every, lambda: metric_json(_with_decodings(periods, read))
     yield f"{FOLDER}/{name}.csv", every, lambda: metric_csv(_with_decodings(periods, read))
 
 
 def _with_decodings(periods: Sequence[PublishedPeriod], read: Read) -> list[tuple[PublishedPeriod, Decoding]]:
-    return [(_as_decoded(each, read), read(each)) for each in periods]
+    return [(_as_decoded(period, read), read(period)) for period in periods]
 
 
 def _as_decoded(period: PublishedPeriod, read: Read) -> PublishedPeriod:
@@ -143,8 +143,8 @@ def _page_of_period(period: PublishedPeriod, read: Read) -> bytes:
 
 def _page_of_metric(periods: Sequence[PublishedPeriod], folders: set[str], read: Read) -> bytes:
     """Page of a metric version, or of one value of its group; folders : of all pages of the metric."""
-    decodings = [read(each) for each in periods]
-    rows = [PeriodRow.from_decoding(read(each), f"{each.period}.html") for each in periods]
+    decodings = [read(period) for period in periods]
+    rows = [PeriodRow.from_decoding(read(period), f"{period.period}.html") for period in periods]
     metric = decodings[0].metric
     page = render_metric(
         metric,
@@ -153,9 +153,12 @@ def _page_of_metric(periods: Sequence[PublishedPeriod], folders: set[str], read:
         shared_scripts("../"),
         path=[("All metrics", "../index.html")],
         groups=[
-            (each.group.value or "", f"../{folder_of(each)}/index.html" if folder_of(each) in folders else "")
-            for each in metric.collections
-            if each.group is not None and each is not metric
+            (
+                collected.group.value or "",
+                f"../{folder_of(collected)}/index.html" if folder_of(collected) in folders else "",
+            )
+            for collected in metric.collections
+            if collected.group is not None and collected is not metric
         ],
     )
     return page.encode()
@@ -163,7 +166,7 @@ def _page_of_metric(periods: Sequence[PublishedPeriod], folders: set[str], read:
 
 def _whole(periods: Sequence[PublishedPeriod]) -> Sequence[PublishedPeriod]:
     """Periods of all values of a group; the others if there is none."""
-    return [each for each in periods if each.group is None] or periods
+    return [period for period in periods if period.group is None] or periods
 
 
 def _last(periods: Sequence[PublishedPeriod]) -> PublishedPeriod:
@@ -175,22 +178,22 @@ def _index(of_metric: dict[str, list[PublishedPeriod]], read: Read) -> bytes:
 
 
 def _feed(periods: Sequence[PublishedPeriod], read: Read) -> bytes:
-    return feed([_as_decoded(each, read) for each in latest(periods)])
+    return feed([_as_decoded(period, read) for period in latest(periods)])
 
 
 def _front(last: Sequence[PublishedPeriod], numbers: Sequence[int], read: Read) -> bytes:
     """Front page; last : period of each metric      numbers : of periods of each."""
     cards = []
-    for each, number in zip(last, numbers, strict=True):
-        decoding = read(each)
+    for period, number in zip(last, numbers, strict=True):
+        decoding = read(period)
         cards.append(
             MetricCard(
                 decoding.metric,
-                f"{each.folder}/index.html",
+                f"{period.folder}/index.html",
                 f"{FOLDER}/{decoding.metric.name}",
-                period_text(decoding.metric, [each.period]),
+                period_text(decoding.metric, [period.period]),
                 number,
-                shown_epsilon(each.epsilons[0]),
+                shown_epsilon(period.epsilons[0]),
                 Highlights.of(decoding),
             )
         )

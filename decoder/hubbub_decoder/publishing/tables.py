@@ -29,12 +29,33 @@ FOLDER = f"v{VERSION}"
 MAX_ENTRIES = 100
 _FEED = "http://www.w3.org/2005/Atom"
 _ESTIMATE = (
-    "candidate", "indistinguishable_from", "share", "std_error", "low", "high", "selection_adjusted_low", "selection_adjusted_high",
-    "simultaneous_low", "simultaneous_high", "q_value", "detected", "forged_reports_needed",
-)  # fmt: skip
+    "candidate",
+    "indistinguishable_from",
+    "share",
+    "std_error",
+    "low",
+    "high",
+    "selection_adjusted_low",
+    "selection_adjusted_high",
+    "simultaneous_low",
+    "simultaneous_high",
+    "q_value",
+    "detected",
+    "forged_reports_needed",
+)
 _COLUMNS = (
-    "metric", "digest", "group", "period", "num_reports", "confidence", "fdr", "central_epsilon", "delta", "releases", "composed_epsilon",
-)  # fmt: skip
+    "metric",
+    "digest",
+    "group",
+    "period",
+    "num_reports",
+    "confidence",
+    "fdr",
+    "central_epsilon",
+    "delta",
+    "releases",
+    "composed_epsilon",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +101,7 @@ class PublishedPeriod:
     @property
     def epsilons(self) -> tuple[float, float]:
         """Central epsilon of the last release, and of all releases of the period together."""
-        cohorts = [each.smallest_cohort for each in self.releases]
+        cohorts = [release.smallest_cohort for release in self.releases]
         of_last = composed_epsilon(self.metric, cohorts[-1:], replaced=False)
         return of_last, composed_epsilon(self.metric, cohorts, replaced=self.replaced)
 
@@ -92,11 +113,11 @@ def metric_json(periods: Sequence[tuple[PublishedPeriod, Decoding]]) -> bytes:
         "format": FORMAT,
         "version": VERSION,
         "metric": first.metric.name,
-        "definitions": {each.metric.digest: each.metric.to_dict() for each, _ in periods},
+        "definitions": {period.metric.digest: period.metric.to_dict() for period, _ in periods},
         "periods": [
-            _about(each, decoding)
+            _about(period, decoding)
             | {"numbers": json_value(decoding.numbers), "estimates": [_fields(e) for e in decoding]}
-            for each, decoding in periods
+            for period, decoding in periods
         ],
     }
     return _json(document)
@@ -106,19 +127,29 @@ def metric_csv(periods: Sequence[tuple[PublishedPeriod, Decoding]]) -> bytes:
     """CSV of the periods of a metric, one line for each estimate; candidates that cannot be told apart are joined by ` | `."""
     rows = [
         [*about.values(), *_cells(estimate)]
-        for about, decoding in ((_about(each, decoding), decoding) for each, decoding in periods)
+        for about, decoding in ((_about(period, decoding), decoding) for period, decoding in periods)
         for estimate in decoding
     ]
     return csv_bytes((*_COLUMNS, *_ESTIMATE), rows)
 
 
-def _about(each: PublishedPeriod, decoding: Decoding) -> dict[str, Any]:
+def _about(period: PublishedPeriod, decoding: Decoding) -> dict[str, Any]:
     """What holds for all shares of a period, by the names of the columns."""
-    own, composed = each.epsilons
-    versions = len({release.counts_hash for release in each.releases})
+    own, composed = period.epsilons
+    versions = len({release.counts_hash for release in period.releases})
     values = (
-        each.metric.name, each.metric.digest, each.group, each.period, each.num_reports, decoding.confidence, decoding.fdr, own, RELEASE_DELTA, versions, composed,
-    )  # fmt: skip
+        period.metric.name,
+        period.metric.digest,
+        period.group,
+        period.period,
+        period.num_reports,
+        decoding.confidence,
+        decoding.fdr,
+        own,
+        RELEASE_DELTA,
+        versions,
+        composed,
+    )
     return dict(zip(_COLUMNS, values, strict=True))
 
 
@@ -135,7 +166,7 @@ def index_json(metrics: Mapping[str, Sequence[PublishedPeriod]]) -> bytes:
     """JSON of all metrics with their last period, and the addresses of their files."""
     entries = []
     for name, published in metrics.items():
-        last = next((each for each in reversed(published) if each.group is None), published[-1])
+        last = next((period for period in reversed(published) if period.group is None), published[-1])
         entries.append(
             {
                 "metric": name,
@@ -157,7 +188,7 @@ def _json(document: dict[str, Any]) -> bytes:
 
 def latest(published: Iterable[PublishedPeriod]) -> list[PublishedPeriod]:
     """The last periods that were closed, the latest first."""
-    return sorted(published, key=lambda each: (each.closed, each.address), reverse=True)[:MAX_ENTRIES]
+    return sorted(published, key=lambda period: (period.closed, period.address), reverse=True)[:MAX_ENTRIES]
 
 
 def feed(latest: Sequence[PublishedPeriod]) -> bytes:
@@ -167,14 +198,14 @@ def feed(latest: Sequence[PublishedPeriod]) -> bytes:
     SubElement(root, "id").text = "urn:hubbub:published"
     SubElement(root, "updated").text = latest[0].closed if latest else "1970-01-01T00:00:00Z"
     SubElement(SubElement(root, "author"), "name").text = "hubbub"
-    for each in latest:
+    for period in latest:
         entry = SubElement(root, "entry")
-        SubElement(entry, "title").text = f"{each.metric.title}, {each.period}"
-        SubElement(entry, "id").text = f"urn:hubbub:published:{each.metric.digest}:{each.period}"
-        SubElement(entry, "updated").text = each.closed
-        SubElement(entry, "link", href=each.address)
+        SubElement(entry, "title").text = f"{period.metric.title}, {period.period}"
+        SubElement(entry, "id").text = f"urn:hubbub:published:{period.metric.digest}:{period.period}"
+        SubElement(entry, "updated").text = period.closed
+        SubElement(entry, "link", href=period.address)
         SubElement(entry, "summary").text = visible_text(
-            " ".join(filter(None, (f"{each.num_reports:,} reports.", each.metric.description)))
+            " ".join(filter(None, (f"{period.num_reports:,} reports.", period.metric.description)))
         )
     indent(root)
     return f'<?xml version="1.0" encoding="utf-8"?>\n{tostring(root, encoding="unicode")}\n'.encode()
