@@ -320,7 +320,7 @@ def test_values_of_labels_exist() -> None:
     values = {
         "result": results,
         "exported_job": set(JOBS),
-        "job": {"hubbub"},
+        "job": {"hubbub", "node"},
         "status": {"folded", "failed", *PeriodStatus, *Status},
     }
     found = [selector for query in queries() for selector in selectors(promql_parser.parse(query))]
