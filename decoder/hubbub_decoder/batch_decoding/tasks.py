@@ -9,11 +9,12 @@ import errno
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.metadata import version
+from itertools import chain
 from pathlib import Path
 
 import pyarrow as pa
@@ -205,47 +206,65 @@ def find_tasks(
 
 
 def _groups_of_sums(found: Mapping[_Key, tuple[Metric, list[Path]]]) -> dict[_Key, tuple[Metric, GroupFiles]]:
-    """Metric and files of each sum over a group of which there is a file of a value, also without a file of all values.
-
-    A value's file has the periods in which it has reports, and a file of all values may have more, or other ones. So files of one definition
-    that share a period, also through other files, are of one group, whose values have to add up to all its files of all values.
-    """
-    linked: dict[str, list[_LinkedFiles]] = {}
+    """Metric and files of each sum over a group of which there is a file of a value, also without a file of all values."""
+    definitions: dict[str, tuple[Metric, list[_GroupPart]]] = {}
     for (_, periods), (metric, paths) in found.items():
         if metric.group is not None:
-            new = _LinkedFiles(set(periods))
-            new.values.extend(paths) if metric.group.value else new.wholes.append((periods, paths))
-            parts = linked.setdefault(metric.in_group(None).digest, [])
-            for part in [part for part in parts if part.periods & new.periods or not (part.periods or new.periods)]:
-                new.add(part)
-                parts.remove(part)
-            parts.append(new)
-    metrics = {metric.in_group(None).digest: metric.in_group(None) for metric, _ in found.values()}
+            whole = metric.in_group(None)
+            parts = definitions.setdefault(whole.digest, (whole, []))[1]
+            parts.append(_GroupPart(metric.group.value, frozenset(periods or [""]), periods, tuple(map(str, paths))))
     sums: dict[_Key, tuple[Metric, GroupFiles]] = {}
-    for digest, parts in linked.items():
+    for digest, (metric, parts) in definitions.items():
+        by_period: dict[str, list[_GroupPart]] = {}
         for part in parts:
-            if part.values:
-                files = GroupFiles(
-                    tuple(sorted(str(path) for _, paths in part.wholes for path in paths)),
-                    tuple(sorted(map(str, part.values))),
+            for period in part.covers:
+                by_period.setdefault(period, []).append(part)
+        covered = set[str]()
+        for first in sorted(parts, key=lambda part: part.value is not None):
+            if first.value is None or not covered & first.covers:
+                linked = _linked_parts(first, by_period)
+                covered.update(*(part.covers for part in linked))
+                wholes, values = (
+                    tuple(sorted(path for part in linked if (part.value is None) is is_whole for path in part.paths))
+                    for is_whole in (True, False)
                 )
-                for periods in [periods for periods, _ in part.wholes] or [tuple(sorted(part.periods))]:
-                    sums[digest, periods] = metrics[digest], files
+                if values:
+                    periods = first.periods if wholes else tuple(sorted({*chain(*(part.periods for part in linked))}))
+                    sums[digest, periods] = metric, GroupFiles(wholes, values)
     return sums
 
 
-@dataclass(slots=True)
-class _LinkedFiles:
-    """Files of a definition with a group that share periods; wholes : files of all values, by their periods."""
+def _linked_parts(first: _GroupPart, by_period: Mapping[str, Sequence[_GroupPart]]) -> list[_GroupPart]:
+    """A part and those that are compared with it: they share periods, also through other files, and none counts a period twice.
 
-    periods: set[str]
-    values: list[Path] = field(default_factory=list)
-    wholes: list[tuple[tuple[str, ...], list[Path]]] = field(default_factory=list)
+    A value's file has the periods in which it has reports, and a file of all values may have more, or other ones. Of several that overlap,
+    such as a file of two days beside those of each, the one that adds the fewest other periods is taken, then the largest.
+    """
+    linked, counted, covered = list[_GroupPart](), set[tuple[str | None, str]](), set[str]()
+    chosen, beside = [first], dict[_GroupPart, None]()
+    while chosen:
+        for part in chosen:
+            new = {(part.value, period) for period in part.covers}
+            if counted.isdisjoint(new):
+                linked.append(part)
+                counted |= new
+                beside.update(dict.fromkeys(chain.from_iterable(by_period[period] for period in part.covers - covered)))
+                covered |= part.covers
+        free = [part for part in beside if counted.isdisjoint((part.value, period) for period in part.covers)]
+        free.sort(key=lambda part: (len(part.covers - covered), -len(part.covers), part.periods))
+        beside = dict.fromkeys(free)
+        chosen = [part for part in free if part.covers <= covered] or free[:1]
+    return linked
 
-    def add(self, other: _LinkedFiles) -> None:
-        self.periods |= other.periods
-        self.values += other.values
-        self.wholes += other.wholes
+
+@dataclass(frozen=True, slots=True)
+class _GroupPart:
+    """Files of one value of a group, or of all (None), and the same periods; covers : the periods, and "" in place of none."""
+
+    value: str | None
+    covers: frozenset[str]
+    periods: tuple[str, ...]
+    paths: tuple[str, ...]
 
 
 def header_of(path: Path) -> Header:

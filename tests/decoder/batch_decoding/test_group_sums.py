@@ -150,3 +150,50 @@ def test_a_value_that_is_lost_later_ends_the_sum(tmp_path: Path, monkeypatch: py
     done = CliRunner().invoke(main, arguments)
     assert done.exit_code == 1
     assert "the values of dark have" in done.stderr
+
+
+@pytest.mark.parametrize(("damage", "number"), [("none", 0), ("none", 1), ("none", 2), ("missing", 3)])
+def test_overlapping_files_of_a_group_count_each_period_once(
+    damage: str, number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unseen_seed: int
+) -> None:
+    """Files of each day beside files of several days, of all values or of each value, too: only sums over a day that lacks a value fail."""
+    monkeypatch.setattr(
+        batch_run, "map_in_processes", lambda function, items, _: [(item, function(item)) for item in items]
+    )
+    rng = np.random.default_rng([unseen_seed, number])
+    place, out = tmp_path / "summaries", tmp_path / "out"
+    place.mkdir()
+    (tmp_path / "candidates").mkdir()
+    days = [f"2026-03-{day:02}" for day in range(2, 7)]
+    of_day = {
+        day: {
+            value: simulate(METRIC.in_group(value), {"true": 40}, rng, periods=[day]).bit_counts()
+            for value in VERSION.values
+        }
+        for day in days
+    }
+    spans = [days[:2], days[1:4], days]
+    has_values = rng.random(len(spans)) < (0.5 if damage == "none" else 0)
+    wholes: dict[str, BitCounts] = {}
+    for index, span in enumerate([*([day] for day in days), *spans]):
+        name = span[0] if len(span) == 1 else f"{span[0]}..{span[-1]}"
+        values = {value: reduce(add, (of_day[day][value] for day in span)) for value in VERSION.values}
+        wholes[name] = replace(reduce(add, values.values()), metric=METRIC)
+        write_summary(wholes[name], place / f"dark-{name}.parquet")
+        if len(span) == 1 or has_values[index - len(days)]:
+            for value, counts in values.items():
+                write_summary(counts, place / f"dark-{name}-{value}.parquet")
+    if damage == "missing":
+        (place / f"dark-{days[0]}-{rng.choice(VERSION.values)}.parquet").unlink()
+    done = CliRunner().invoke(main, ["decode-all", str(place), "--out-dir", str(out), "--jobs", "1", "--json"])
+    outcomes = {found["name"]: found for found in json.loads(done.stdout)["outcomes"]}
+    with Explored(tmp_path) as explored:
+        for name, whole in wholes.items():
+            found = outcomes[f"{folder(METRIC)[1:]}/{name}"]
+            page = explored.get(f"{folder(METRIC)}/data.csv?from={name}")
+            if damage == "missing" and days[0] in whole.periods:
+                assert (found["status"], page.status) == ("failed", 503), name
+                assert "hubbub pull --by-group" in found["reason"]
+            else:
+                assert (found["status"], found["reason"], page.status) == ("decoded", "", 200), name
+                assert page.body == decode(whole).to_bytes(".csv")
