@@ -51,7 +51,7 @@ class Outcome:
     fingerprint : of the inputs of the result; empty without one
     num_reports, num_detected, num_warnings : of the decoding; num_detected is None if nothing was tested
     seconds     : of processor time; 0 if nothing was decoded
-    counts_hash : SHA-256 of the counts that were decoded, in hex
+    counts_hash : SHA-256 of the counts of the result, in hex; empty without one
     closed      : whether the periods that were decoded were closed when their reports were counted
     """
 
@@ -123,8 +123,16 @@ def _known_outcome(task: Task, before: KnownResult | None, out: Path | None, has
         and before.inputs_hash == fingerprint
         and all(path.is_file() for path in result_paths(out, task))
     ):
-        figures = before.num_reports, before.num_detected, before.num_warnings
-        return Outcome(task.name, Status.UNCHANGED, "", fingerprint, *figures)
+        return Outcome(
+            task.name,
+            Status.UNCHANGED,
+            fingerprint=fingerprint,
+            num_reports=before.num_reports,
+            num_detected=before.num_detected,
+            num_warnings=before.num_warnings,
+            counts_hash=before.counts_hash,
+            closed=before.closed,
+        )
     return Outcome(task.name, Status.DECODED, fingerprint=fingerprint)
 
 

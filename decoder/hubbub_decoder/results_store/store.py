@@ -143,10 +143,12 @@ class StoredResult:
 class KnownResult(NamedTuple):
     """What is known of a result without its decoding.
 
-    num_detected : None if nothing was tested
+    num_detected : None if nothing was tested      closed : whether the period was closed when the reports were counted
     """
 
     inputs_hash: str
+    counts_hash: str
+    closed: bool
     num_reports: int
     num_detected: int | None
     num_warnings: int
@@ -401,9 +403,9 @@ def known_results(rows: Iterable[Sequence[Any]]) -> dict[PeriodKey, KnownResult]
     """What is known of each result, from the rows of `SELECT_KNOWN_RESULTS`."""
     return {
         PeriodKey(digest, value, period): KnownResult(
-            inputs, num_reports, int(detected) if tested else None, len(json.loads(warnings))
+            inputs, counts, bool(closed), num_reports, int(detected) if tested else None, len(json.loads(warnings))
         )
-        for digest, value, period, inputs, num_reports, warnings, tested, detected in rows
+        for digest, value, period, inputs, counts, closed, num_reports, warnings, tested, detected in rows
     }
 
 
@@ -418,9 +420,9 @@ _ADD_RELEASE = (
 _SELECT_DECODING = "SELECT decoding FROM results WHERE digest = ? AND group_value = ? AND period = ?"
 _DELETE_RESULT = "DELETE FROM results WHERE digest = ? AND group_value = ? AND period = ?"
 SELECT_KNOWN_RESULTS = (
-    "SELECT digest, group_value, period, inputs_hash, num_reports, warnings, count(detected), sum(detected) "
+    "SELECT digest, group_value, period, inputs_hash, counts_hash, closed, num_reports, warnings, count(detected), sum(detected) "
     "FROM results LEFT JOIN estimates USING (digest, group_value, period) "
-    "GROUP BY digest, group_value, period, inputs_hash, num_reports, warnings"
+    "GROUP BY digest, group_value, period, inputs_hash, counts_hash, closed, num_reports, warnings"
 )
 
 

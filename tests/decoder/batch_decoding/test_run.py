@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -51,6 +52,14 @@ def run(summaries: Path, **options: object) -> dict[str, Outcome]:
     found = find_tasks(summaries, place / "candidates", Options(**options))  # type: ignore[arg-type]
     with ResultsStore(place / "results.sqlite") as store:
         return {outcome.name: outcome for outcome in run_tasks(*found, store, 1, place / "out")}
+
+
+@pytest.fixture
+def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Decode without a pool of processes."""
+    monkeypatch.setattr(
+        batch_run, "map_in_processes", lambda function, items, _: [(item, function(item)) for item in items]
+    )
 
 
 def name_of(day: str, metric: Metric = PAGE) -> str:
@@ -137,6 +146,17 @@ def test_tasks_that_decode_cannot_estimate_are_skipped_with_the_remedy(tmp_path:
     write_day(tmp_path, DAYS[0], Metric.boolean("paid", UnaryResponse(**chains)))
     tasks, _ = find_tasks(tmp_path, None, Options())
     assert [task.reason_to_skip is None for task in tasks] == [False, True]  # page, paid
+
+
+@pytest.mark.usefixtures("in_this_process")
+def test_an_unchanged_outcome_says_what_the_decoded_one_said(summaries: Path) -> None:
+    first = read_summary(summaries / f"page-{DAYS[0]}.parquet")
+    write_summary(replace(first, closed=not first.closed), summaries / f"page-{DAYS[0]}.parquet")
+    decoded, unchanged = run(summaries), run(summaries)
+    assert {outcome.closed for outcome in decoded.values()} == {False, True}
+    assert unchanged == {
+        name: replace(outcome, status=Status.UNCHANGED, seconds=0) for name, outcome in decoded.items()
+    }
 
 
 def test_file_that_is_no_summary_fails_alone(summaries: Path) -> None:

@@ -260,6 +260,7 @@ def test_what_is_known_is_that_of_the_decoding(both: tuple[str, str]) -> None:
             tested = any(one is not None for one in detected)
             assert known[stored.key].num_detected == (sum(map(bool, detected)) if tested else None)
             assert known[stored.key].num_warnings == len(about["warnings"])
+            assert (known[stored.key].counts_hash, known[stored.key].closed) == (stored.counts_hash, stored.closed)
 
 
 def test_a_write_that_fails_leaves_the_result_before_it(database: str) -> None:
