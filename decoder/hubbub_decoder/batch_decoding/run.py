@@ -83,14 +83,20 @@ def run_tasks(
     known = database.known_results()
     yield from (Outcome(file.name, Status.FAILED, file.reason) for file in unreadable)
     fingerprints: dict[str, str] = {}
+    named: dict[PeriodKey, Task] = {}
+    to_decode = list[Task]()
     hash_of = cache(content_hash)  # many tasks have the same candidates
     for task in tasks:
+        first = named.setdefault(_key(task), task)
+        if first is not task:
+            yield Outcome(task.name, Status.FAILED, _reason_of_same_name(task, first))
+            continue
         outcome = _known_outcome(task, known.get(_key(task)), out, hash_of)
         if outcome.status is Status.DECODED:
             fingerprints[task.name] = outcome.fingerprint
+            to_decode.append(task)
         else:
             yield outcome
-    to_decode = [task for task in tasks if task.name in fingerprints]
     for task, result in map_in_processes(partial(_decode, out=out), to_decode, processes):
         if isinstance(result, ProcessDiedError):
             yield Outcome(task.name, Status.FAILED, _DIED)
@@ -107,6 +113,15 @@ def run_tasks(
 def _key(task: Task) -> PeriodKey:
     """Key of the result of a task, whose period is FIRST..LAST for a sum over several ones, as in its name."""
     return PeriodKey.of(task.metric, task.name.rpartition("/")[2])
+
+
+def _reason_of_same_name(task: Task, first: Task) -> str:
+    """Why a task is not decoded that has the first and last period of another one; `first` has all periods between, if one has."""
+    files, others = (escape_control_characters(", ".join(map(str, named.files))) for named in (task, first))
+    return (
+        f"{files} has the same first and last period as {others}, and not the same between. A result is named by these two, so it is that of "
+        f"{others}. Keep one of them in the directory, and decode the other with `hubbub decode`"
+    )
 
 
 def _known_outcome(task: Task, before: KnownResult | None, out: Path | None, hash_of: Callable[[Path], str]) -> Outcome:

@@ -159,6 +159,29 @@ def test_an_unchanged_outcome_says_what_the_decoded_one_said(summaries: Path) ->
     }
 
 
+@pytest.mark.usefixtures("in_this_process")
+@pytest.mark.parametrize("names", [["a", "b", "c"], ["c", "b", "a"]])
+def test_of_periods_with_the_same_ends_one_has_the_result(tmp_path: Path, names: list[str]) -> None:
+    """It is the one with all days between, whatever its file is called; each other file is named with the rule, also on the next run."""
+    days = ["2026-03-02", "2026-03-03", "2026-03-04", "2026-03-05"]
+    paid, name = Metric.boolean("paid", UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.5)), f"{days[0]}..{days[-1]}"
+    (tmp_path / "in").mkdir()
+    for number, (file, periods) in enumerate(zip(names, (days, [days[0], *days[2:]], days[::3]), strict=True), 1):
+        counts = simulate(paid, {"true": number * 100}, np.random.default_rng(number), periods=periods)
+        write_summary(counts, tmp_path / "in" / f"{file}.parquet")
+    arguments = ["decode-all", str(tmp_path / "in"), "--out-dir", str(tmp_path / "out"), "--jobs", "1"]
+    for printed in ("1 decoded, 2 failed\n", "1 unchanged, 2 failed\n"):
+        done = CliRunner().invoke(main, arguments)
+        assert (done.exit_code, done.stdout) == (1, printed)
+        reasons = " ".join(done.stderr.split())
+        for file in names[1:]:
+            assert f"{file}.parquet has the same first and last period as {tmp_path}/in/{names[0]}.parquet" in reasons
+        with ResultsStore(tmp_path / "out" / "results.sqlite") as store:
+            assert {key.period: about.num_reports for key, about in store.known_results().items()} == {name: 400}
+        saved = json.loads((tmp_path / "out" / f"{name_of(name, paid)}.json").read_text())
+        assert (saved["num_reports"], saved["periods"]) == (400, days)
+
+
 def test_file_that_is_no_summary_fails_alone(summaries: Path) -> None:
     whole = (summaries / f"page-{DAYS[0]}.parquet").read_bytes()
     (summaries / "cut.parquet").write_bytes(whole[:-9])
