@@ -10,13 +10,15 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
-from functools import cache, lru_cache, partial
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TypeVar
 
 from hubbub.errors import HubbubError
+from hubbub.files.regular_files import read_regular
 from hubbub.metrics.params import Params
 from hubbub.text import escape_control_characters
 from hubbub.worker_processes import worker_pool
@@ -28,6 +30,7 @@ from hubbub_decoder.model.evidence import Evidence
 from hubbub_decoder.pipeline import decode
 from hubbub_decoder.results.decoding import Decoding
 from hubbub_decoder.results_store.database import ResultsDatabase
+from hubbub_decoder.results_store.documents import recorded_document
 from hubbub_decoder.results_store.store import KnownResult, PeriodKey, StoredResult
 
 _DIED = "its process was ended, probably for lack of memory: decode it with `hubbub decode`, or with fewer --jobs"
@@ -73,10 +76,12 @@ def run_tasks(
     database: ResultsDatabase,
     processes: int,
     out: Path | None = None,
+    suffix: str = ".json",
 ) -> Iterator[Outcome]:
     """Yield the outcome of each task when it is known, and record the results in the database.
 
-    out : directory in which each result is a file, too
+    out    : directory in which each recorded result is a file, too
+    suffix : of these files: .json, .csv or .parquet; a result without rows, such as a mean, is a .json file
 
     Raises OutputError if nothing can be written. Results of tasks that no longer exist are left alone.
     """
@@ -91,13 +96,15 @@ def run_tasks(
         if first is not task:
             yield Outcome(task.name, Status.FAILED, _reason_of_same_name(task, first))
             continue
-        outcome = _known_outcome(task, known.get(_key(task)), out, hash_of)
+        outcome = _known_outcome(task, known.get(_key(task)), hash_of)
+        if outcome.status is Status.UNCHANGED and out is not None:
+            outcome = _exported(outcome, task, recorded_document(database, _key(task)), out, suffix)
         if outcome.status is Status.DECODED:
             fingerprints[task.name] = outcome.fingerprint
             to_decode.append(task)
         else:
             yield outcome
-    for task, result in map_in_processes(partial(_decode, out=out), to_decode, processes):
+    for task, result in map_in_processes(_decode, to_decode, processes):
         if isinstance(result, ProcessDiedError):
             yield Outcome(task.name, Status.FAILED, _DIED)
             continue
@@ -107,7 +114,31 @@ def run_tasks(
             database.write_result(
                 StoredResult(_key(task), outcome.counts_hash, outcome.fingerprint, document, outcome.closed)
             )
+            if out is not None:
+                outcome = _exported(outcome, task, document, out, suffix)
         yield outcome
+
+
+def _exported(outcome: Outcome, task: Task, document: str, out: Path, suffix: str) -> Outcome:
+    """Write the file of a recorded result unless it has this content; return the outcome, or the failure."""
+    path = out / f"{task.name}{suffix if task.metric.kind.has_shares else '.json'}"
+    try:
+        decoding = Decoding.from_dict(json.loads(document))
+        if _content(path) != decoding.to_bytes(path.suffix):
+            make_directory(path.parent)
+            decoding.save(path)
+    except HubbubError as problem:
+        return Outcome(task.name, Status.FAILED, str(problem))
+    except Exception as problem:  # noqa: BLE001  (the other tasks go on)
+        return Outcome(task.name, Status.FAILED, f"unexpected {type(problem).__name__}: {problem}")
+    return outcome
+
+
+def _content(path: Path) -> bytes | None:
+    """Content of a regular file; None if there is none, or it cannot be read."""
+    with suppress(OSError):
+        return read_regular(path)
+    return None
 
 
 def _key(task: Task) -> PeriodKey:
@@ -124,7 +155,7 @@ def _reason_of_same_name(task: Task, first: Task) -> str:
     )
 
 
-def _known_outcome(task: Task, before: KnownResult | None, out: Path | None, hash_of: Callable[[Path], str]) -> Outcome:
+def _known_outcome(task: Task, before: KnownResult | None, hash_of: Callable[[Path], str]) -> Outcome:
     """Outcome that needs no decoding: unchanged, skipped or failed; else "decoded", with the fingerprint that the result will have."""
     if task.reason_to_skip is not None:
         return Outcome(task.name, Status.SKIPPED, task.reason_to_skip)
@@ -133,11 +164,7 @@ def _known_outcome(task: Task, before: KnownResult | None, out: Path | None, has
     except OSError as problem:
         name = escape_control_characters(problem.filename)
         return Outcome(task.name, Status.FAILED, f"{name} cannot be read: {problem.strerror}")
-    if (
-        before is not None
-        and before.inputs_hash == fingerprint
-        and all(path.is_file() for path in result_paths(out, task))
-    ):
+    if before is not None and before.inputs_hash == fingerprint:
         return Outcome(
             task.name,
             Status.UNCHANGED,
@@ -157,20 +184,10 @@ def decode_tasks(tasks: Sequence[Task], processes: int) -> Iterator[tuple[Outcom
         yield (Outcome(task.name, Status.FAILED, _DIED), "") if isinstance(result, ProcessDiedError) else result
 
 
-def _decode(task: Task, out: Path | None = None) -> tuple[Outcome, str]:
-    """Decode one task in a process of the pool, and save its files below `out`; return the JSON of the decoding."""
+def _decode(task: Task) -> tuple[Outcome, str]:
+    """Decode one task in a process of the pool; return the JSON of the decoding, too."""
     outcome, decoding = decode_task(task)
-    if decoding is None:
-        return outcome, ""
-    try:
-        for path in result_paths(out, task):
-            make_directory(path.parent)
-            decoding.save(path)
-    except HubbubError as problem:
-        return Outcome(task.name, Status.FAILED, str(problem)), ""
-    except Exception as problem:  # noqa: BLE001  (the other tasks go on)
-        return Outcome(task.name, Status.FAILED, f"unexpected {type(problem).__name__}: {problem}"), ""
-    return outcome, json.dumps(decoding.to_dict(), allow_nan=False)
+    return outcome, "" if decoding is None else json.dumps(decoding.to_dict(), allow_nan=False)
 
 
 def decode_task(task: Task) -> tuple[Outcome, Decoding | None]:
@@ -200,11 +217,6 @@ def decode_task(task: Task) -> tuple[Outcome, Decoding | None]:
         closed=summary.closed,
     )
     return outcome, decoding
-
-
-def result_paths(out: Path | None, task: Task) -> list[Path]:
-    """Files of the result of a task, one for each suffix; without a directory none."""
-    return [] if out is None else [out / f"{task.name}{suffix}" for suffix in task.suffixes]
 
 
 @lru_cache(maxsize=1)  # tasks of one metric follow each other

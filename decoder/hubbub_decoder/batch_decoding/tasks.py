@@ -44,7 +44,6 @@ class Task:
 
     files      : summaries or reports of one definition and the same periods, which are added up
     candidates : file with the candidates of a string metric; None: the metric has none, or needs none
-    suffixes   : of the results: .json, .csv or .parquet
     counts     : `counts_hash` of the counts that the files must still have; None: any
     group      : files that show whether the sum over a group has all its values; None: there is no file of a value, or it is of one value
     """
@@ -54,7 +53,6 @@ class Task:
     files: tuple[Path, ...]
     candidates: Path | None
     options: Options
-    suffixes: tuple[str, ...] = (".json",)
     counts: str | None = None
     group: GroupFiles | None = None
 
@@ -99,8 +97,7 @@ class Task:
         """
         contents = [hash_of(path) for path in self.inputs]
         candidates = None if self.candidates is None else self.candidates.suffix.lower()
-        options = {**asdict(self.options), "suffixes": self.suffixes}
-        fields = [releases(), options, contents, candidates]
+        fields = [releases(), asdict(self.options), contents, candidates]
         return hashlib.sha256(json.dumps(fields).encode()).hexdigest()
 
 
@@ -154,7 +151,6 @@ def find_tasks(
     directory: Path,
     candidates: Path | None,
     options: Options,
-    suffixes: tuple[str, ...] = (".json",),
     read_header: Callable[[Path], Header] | None = None,
     *,
     may_be_empty: bool = False,
@@ -164,7 +160,6 @@ def find_tasks(
     The sum over the values of a group has a task, which fails, also if there is no file of all values.
 
     candidates : directory with a file METRIC.txt or METRIC.csv for each string metric, or one file for all of them
-    suffixes : of the results; a metric that estimates a mean has no rows, so its result is a .json file
     read_header : `header_of` (None), or one that remembers its results
 
     Raises SummaryError if there is no such directory, or no .parquet file in it, unless it may be empty.
@@ -197,7 +192,6 @@ def find_tasks(
             tuple(files),
             _candidates_of(metric, candidates),
             options,
-            suffixes if metric.kind.has_shares else (".json",),
             group=groups[metric.digest, periods][1] if (metric.digest, periods) in groups else None,
         )
         for (_, periods), (metric, files) in found.items()

@@ -123,11 +123,11 @@ def command(
             f"--out-dir {out} is in {directory}, so the next run would take its .parquet results for summaries. Pass a directory outside."
         )
     options = Options(confidence, fdr, target, not independent_clients)
-    tasks, unreadable = find_tasks(directory, candidates_path, options, (f".{suffix or 'json'}",))
+    tasks, unreadable = find_tasks(directory, candidates_path, options)
     if out is not None:
         make_directory(out)
     with open_results_database(database) as store:
-        outcomes = run_tasks(tasks, unreadable, store, jobs or os.cpu_count() or 1, out)
+        outcomes = run_tasks(tasks, unreadable, store, jobs or os.cpu_count() or 1, out, f".{suffix or 'json'}")
         found = list(_shown(outcomes, len(tasks) + len(unreadable), Console(stderr=True)))
     if prometheus_textfile is not None:
         write_run_textfile(prometheus_textfile, figures_of(tasks, found, utc_now()))

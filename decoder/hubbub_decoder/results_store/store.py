@@ -297,7 +297,7 @@ class ResultsStore:
 
     def document(self, key: PeriodKey, result_hash: str) -> str:
         """JSON of a decoding. Raises OutputError if it is missing, or is not the one with this hash."""
-        for (document,) in self._select(_SELECT_DECODING, key):
+        for (document,) in self._select(SELECT_DECODING, key):
             if isinstance(document, str) and text_hash(document) == result_hash:
                 return document
         raise OutputError(
@@ -417,7 +417,7 @@ _ADD_RELEASE = (
     "INSERT INTO releases (digest, group_value, period, counts_hash, result_hash, num_reports, smallest_cohort, epsilon, composed_epsilon) "
     "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
-_SELECT_DECODING = "SELECT decoding FROM results WHERE digest = ? AND group_value = ? AND period = ?"
+SELECT_DECODING = "SELECT decoding FROM results WHERE digest = ? AND group_value = ? AND period = ?"
 _DELETE_RESULT = "DELETE FROM results WHERE digest = ? AND group_value = ? AND period = ?"
 SELECT_KNOWN_RESULTS = (
     "SELECT digest, group_value, period, inputs_hash, counts_hash, closed, num_reports, warnings, count(detected), sum(detected) "

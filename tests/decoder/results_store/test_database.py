@@ -30,6 +30,7 @@ from hubbub.cli import main
 from hubbub.metrics.kinds import JointKind, NumberKind
 from hubbub.summary import write_summary
 from hubbub_decoder import decode, simulate
+from hubbub_decoder.batch_decoding import run as batch_run
 from hubbub_decoder.errors import OutputError
 from hubbub_decoder.results_store.database import open_results_database
 from hubbub_decoder.results_store.store import PeriodKey, Release, ResultsStore, StoredResult
@@ -317,6 +318,58 @@ def test_command_records_and_keeps_results(summaries: Path, database: str) -> No
     after = rows_of(database, "SELECT closed, counts_hash, decoding FROM results WHERE period NOT LIKE '%..%'")
     assert after == [(1, before[0][3], before[0][-1])]
     assert not list(summaries.parent.glob("*.json"))
+
+
+@pytest.mark.parametrize("suffix", ["json", "csv", "parquet"])
+def test_files_are_those_of_the_record(
+    tmp_path: Path, database: str, suffix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever was in --out-dir before, and without decoding again: nothing, older results, other formats, or damage."""
+    monkeypatch.setattr(
+        batch_run, "map_in_processes", lambda function, items, _: [(item, function(item)) for item in items]
+    )
+    metrics = [DARK, next(metric for metric in METRICS if not metric.kind.has_shares)]
+    place, out = tmp_path / "summaries", tmp_path / "out"
+    place.mkdir()
+    for metric in metrics:
+        write_summary(summary_of(metric), place / f"{metric.name}.parquet")
+
+    def files() -> dict[str, tuple[bytes, int]]:
+        return {
+            str(path.relative_to(out)): (path.read_bytes(), path.stat().st_ino)
+            for path in out.rglob("*.*")
+            if path.is_file()
+        }
+
+    def expected(confidence: float) -> dict[str, bytes]:
+        found: dict[str, bytes] = {}
+        for metric in metrics:
+            ending = f".{suffix}" if metric.kind.has_shares else ".json"
+            content = decode(summary_of(metric), confidence=confidence).to_bytes(ending)
+            found[f"{metric.name}@{metric.digest[:8]}/{DAYS[0]}{ending}"] = content
+        return found
+
+    given: list[str | Path] = [place, "--database", database]
+    with_files: list[str | Path] = [*given, "--out-dir", out, "--format", suffix]
+    assert decode_all(*with_files).stdout == "2 decoded\n"
+    assert {name: content for name, (content, _) in files().items()} == expected(0.95)
+    assert decode_all(*given, "--confidence", "0.5").stdout == "2 decoded\n"
+    for change in ("older", "none", "lost", "damaged", "other format"):
+        if change == "lost":
+            next(out.rglob(f"*.{suffix}")).unlink()
+        elif change == "damaged":
+            next(out.rglob(f"*.{suffix}")).write_bytes(b"PAR1")
+        elif change == "other format":
+            other = "csv" if suffix == "json" else "json"
+            assert (
+                decode_all(*given, "--out-dir", out, "--format", other, "--confidence", "0.5").stdout == "2 unchanged\n"
+            )
+        before = files()
+        assert decode_all(*with_files, "--confidence", "0.5").stdout == "2 unchanged\n", change
+        after = files()
+        assert {name: after[name][0] for name in expected(0.5)} == expected(0.5), change
+        if change in ("none", "other format"):
+            assert after == before, change
 
 
 @pytest.mark.slow
