@@ -30,7 +30,6 @@ from hubbub_decoder.model.evidence import Evidence
 from hubbub_decoder.pipeline import decode
 from hubbub_decoder.results.decoding import Decoding
 from hubbub_decoder.results_store.database import ResultsDatabase
-from hubbub_decoder.results_store.documents import recorded_document
 from hubbub_decoder.results_store.store import KnownResult, PeriodKey, StoredResult
 
 _DIED = "its process was ended, probably for lack of memory: decode it with `hubbub decode`, or with fewer --jobs"
@@ -98,7 +97,7 @@ def run_tasks(
             continue
         outcome = _known_outcome(task, known.get(_key(task)), hash_of)
         if outcome.status is Status.UNCHANGED and out is not None:
-            outcome = _exported(outcome, task, recorded_document(database, _key(task)), out, suffix)
+            outcome = _exported(outcome, task, database.recorded_document(_key(task)), out, suffix)
         if outcome.status is Status.DECODED:
             fingerprints[task.name] = outcome.fingerprint
             to_decode.append(task)

@@ -13,12 +13,14 @@ from hubbub.wire.urls import mask_url, mask_urls
 from hubbub_decoder.errors import OutputError
 from hubbub_decoder.results_store.schema import APPLICATION_ID, POSTGRES_VERSION, postgres_schema
 from hubbub_decoder.results_store.store import (
+    SELECT_DECODING,
     SELECT_KNOWN_RESULTS,
     KnownResult,
     PeriodKey,
     ResultsStore,
     StoredResult,
     known_results,
+    only_document,
     statements_of,
 )
 
@@ -54,6 +56,9 @@ class ResultsDatabase(Protocol):
 
     def known_results(self) -> dict[PeriodKey, KnownResult]:
         """What is known of each result."""
+
+    def recorded_document(self, key: PeriodKey) -> str:
+        """JSON of the decoding of a period; raises OutputError if there is none."""
 
     def write_result(self, result: StoredResult) -> None:
         """Write a result in place of the one of its period, all or nothing."""
@@ -128,6 +133,12 @@ class PostgresResults:
         """What is known of each result."""
         with self._translated_errors():
             return known_results(self._connection.execute(SELECT_KNOWN_RESULTS).fetchall())
+
+    def recorded_document(self, key: PeriodKey) -> str:
+        """JSON of the decoding of a period; raises OutputError if there is none."""
+        with self._translated_errors():
+            rows = self._connection.execute(SELECT_DECODING.replace("?", "%s").encode(), key).fetchall()
+        return only_document(rows, key)
 
     def write_result(self, result: StoredResult) -> None:
         """Write a result in place of the one of its period, all or nothing."""

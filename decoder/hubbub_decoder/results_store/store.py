@@ -305,6 +305,10 @@ class ResultsStore:
             "Restore the file from a backup"
         )
 
+    def recorded_document(self, key: PeriodKey) -> str:
+        """JSON of the decoding of a period; raises OutputError if there is none."""
+        return only_document(self._select(SELECT_DECODING, key), key)
+
     def record(self, results: Iterable[tuple[StoredResult | None, Release | None]]) -> None:
         """Write results with their releases, all or nothing; None: the store has this result, and its last release showed the same."""
         new = [written for written in results if written != (None, None)]
@@ -407,6 +411,13 @@ def known_results(rows: Iterable[Sequence[Any]]) -> dict[PeriodKey, KnownResult]
         )
         for digest, value, period, inputs, counts, closed, num_reports, warnings, tested, detected in rows
     }
+
+
+def only_document(rows: Iterable[Sequence[Any]], key: PeriodKey) -> str:
+    """JSON of a decoding, from the rows of `SELECT_DECODING`; raises OutputError if there is none."""
+    for (document,) in rows:
+        return str(document)
+    raise OutputError(f"the result of {key.period} was removed from the database meanwhile. Run the command again.")
 
 
 _ADD_DEFINITION = "INSERT INTO definitions VALUES (?, ?, ?, ?) ON CONFLICT (digest, group_value) DO UPDATE SET definition = excluded.definition"
