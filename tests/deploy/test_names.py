@@ -6,7 +6,6 @@ import json
 import re
 import shlex
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from ipaddress import ip_network
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -292,7 +291,7 @@ def exposed(
     labels: dict[str, set[str]] = {"up": set()}
     write_fold_textfile(tmp_path / "fold.prom", [], ended=0, seconds=0)
     write_run_textfile(tmp_path / "publish.prom", publish.figures_of([], ended=0))
-    write_run_textfile(tmp_path / "decode_all.prom", decode_all.figures_of([], [], datetime.now(UTC)))
+    write_run_textfile(tmp_path / "decode_all.prom", decode_all.figures_of([], [], ended=0))
     texts = [(tmp_path / name).read_text() for name in ("fold.prom", "publish.prom", "decode_all.prom")]
     text = "".join([aggregator.get("/metrics").body.decode(), *texts])
     for family in text_string_to_metric_families(text):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,6 @@ from hubbub_decoder.cli.shared import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-    from datetime import datetime
 
     from rich.console import Console
 
@@ -105,7 +105,6 @@ def command(
     """
     from rich.console import Console
 
-    from hubbub.metrics.periods import utc_now
     from hubbub_decoder.batch_decoding.run import make_directory, run_tasks
     from hubbub_decoder.batch_decoding.tasks import find_tasks
     from hubbub_decoder.data.prometheus_textfile import write_run_textfile
@@ -129,27 +128,22 @@ def command(
     with open_results_database(database) as store:
         outcomes = run_tasks(tasks, unreadable, store, jobs or os.cpu_count() or 1, out, f".{suffix or 'json'}")
         found = list(_shown(outcomes, len(tasks) + len(unreadable), Console(stderr=True)))
-    if prometheus_textfile is not None:
-        write_run_textfile(prometheus_textfile, figures_of(tasks, found, utc_now()))
-    _finish(found, as_json=as_json)
+    try:
+        _finish(found, as_json=as_json)
+    finally:
+        if prometheus_textfile is not None:
+            write_run_textfile(prometheus_textfile, figures_of(tasks, found, ended=time.time()))
 
 
-def figures_of(tasks: Sequence[Task], outcomes: Sequence[Outcome], ended: datetime) -> RunFigures:
-    """Figures of a run for Prometheus; the newest periods are those that were closed at its end."""
-    from hubbub.wire.dates import parse_period
+def figures_of(tasks: Sequence[Task], outcomes: Sequence[Outcome], *, ended: float) -> RunFigures:
+    """Figures of a run for Prometheus; ended : POSIX seconds."""
     from hubbub_decoder.batch_decoding.run import Status
     from hubbub_decoder.data.prometheus_textfile import RunFigures, newest_days
 
     numbers = {str(status): sum(outcome.status is status for outcome in outcomes) for status in Status}
-    named = {outcome.name for outcome in outcomes if outcome.status in (Status.DECODED, Status.UNCHANGED)}
-    newest = newest_days(
-        (task.metric.name, day)
-        for task in tasks
-        if task.name in named
-        for day in task.periods
-        if parse_period(task.metric.period, day).closes() <= ended
-    )
-    return RunFigures("decode_all", "results", numbers, newest, ended.timestamp())
+    closed = {outcome.name for outcome in outcomes if outcome.closed}
+    newest = newest_days((task.metric.name, day) for task in tasks if task.name in closed for day in task.periods)
+    return RunFigures("decode_all", "results", numbers, newest, ended)
 
 
 def _finish(outcomes: Sequence[Outcome], *, as_json: bool) -> None:
