@@ -12,12 +12,14 @@ from hubbub.sdk.storage.state_reader import read_state
 from tests.support.http_server import METRICS
 from tests.support.recording_server import recording_server
 
-FORKS = {
-    "libc": "ctypes.PyDLL(None).fork",  # PyDLL: the forking thread holds the interpreter's lock, so the child has it, too
-    "os.fork": "os.fork",
-}
-if sys.version_info < (3, 13):  # later ones abort in this hook if the parent has not called PyOS_BeforeFork
-    FORKS["libc, then PyOS_AfterFork_Child"] = "lambda: fork_and_call_the_hook_of_the_child()"
+FORKS = {"os.fork": "os.fork"}
+if sys.version_info < (3, 13):
+    # Later ones keep threads that wait for a queue in tables of the process, which only the hooks of a fork clear. After a fork in C, a program
+    # without hubbub whose threads wait so does not end, or crashes, and PyOS_AfterFork_Child aborts without PyOS_BeforeFork.
+    FORKS |= {
+        "libc": "ctypes.PyDLL(None).fork",  # PyDLL: the forking thread holds the interpreter's lock, so the child has it, too
+        "libc, then PyOS_AfterFork_Child": "lambda: fork_and_call_the_hook_of_the_child()",
+    }
 
 EACH_LOCK = '''
 import ctypes, gc, os, queue, signal, sys, threading, types
@@ -177,7 +179,7 @@ os._exit(0)
 """
 
 
-@pytest.mark.parametrize("fork", ["libc", "os.fork"])
+@pytest.mark.parametrize("fork", [name for name in FORKS if "then" not in name])
 def test_every_report_of_forked_workers_is_charged(fork: str, tmp_path: Path) -> None:
     """Four workers, 20 subjects, two changes of period."""
     state = tmp_path / "state"
