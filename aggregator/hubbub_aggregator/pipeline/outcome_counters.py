@@ -21,6 +21,7 @@ class OutcomeCounters:
 
     def __init__(self) -> None:
         self._lock = Lock()
+        self._flushing = Lock()
         self._batches: Counter[tuple[str, str]] = Counter()
         self._requests: Counter[str] = Counter()
         self._unflushed: Counter[tuple[str, str]] = Counter()
@@ -58,14 +59,18 @@ class OutcomeCounters:
             return dict(self._requests)
 
     def flush(self, store: FigureStore) -> None:
-        """Add the refusals since the last flush to the store's counters; after a failure the next flush adds them."""
-        with self._lock:
-            added, self._unflushed = self._unflushed, Counter()
-        if not added:
-            return
-        try:
-            store.add_refusals(added)
-        except Exception:
+        """Add the refusals since the last flush to the store's counters; after a failure the next flush adds them.
+
+        All refusals counted before the call are in the store when it returns, also those that another thread was adding.
+        """
+        with self._flushing:
             with self._lock:
-                self._unflushed.update(added)
-            raise
+                added, self._unflushed = self._unflushed, Counter()
+            if not added:
+                return
+            try:
+                store.add_refusals(added)
+            except Exception:
+                with self._lock:
+                    self._unflushed.update(added)
+                raise
