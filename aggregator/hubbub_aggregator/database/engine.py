@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
+from threading import Lock
 from typing import Any, cast
 from urllib.parse import quote
 
@@ -76,6 +77,8 @@ _FIRST_READ = "SELECT count(*) FROM sqlite_master"
 """Creates the `-wal` of a database in WAL mode."""
 _SERVED_FILES = "hubbub_served_files"
 """Execution option of an engine of a SQLite file: its ServedFiles."""
+_WRITE_TURN = "hubbub_write_turn"
+"""Execution option of an engine of a SQLite file: the lock that the threads that write take in turn."""
 
 
 def open_sqlite(path: Path, *, read_only: bool = False, durable: bool = True) -> Engine:
@@ -92,7 +95,7 @@ def open_sqlite(path: Path, *, read_only: bool = False, durable: bool = True) ->
         URL.create("sqlite", database=f"file:{quote(str(path.absolute()))}", query={"mode": mode, "uri": "true"}),
         hide_parameters=True,
         connect_args={"timeout": _LOCK_TIMEOUT_SECONDS},
-        execution_options={_SERVED_FILES: files},
+        execution_options={_SERVED_FILES: files, _WRITE_TURN: Lock()},
     )
     write_pragmas = DURABLE_PRAGMAS if durable else FAST_PRAGMAS
     counted: set[int] = set()  # connections that `files` counts, by id
@@ -131,7 +134,7 @@ def transaction(engine: Engine, *, writes: bool) -> Iterator[Connection]:
     """
     require_intact(engine)
     try:
-        with engine.connect() as connection:
+        with _write_turn(engine, writes=writes), engine.connect() as connection:
             connection.execution_options(hubbub_writes=writes)
             with connection.begin():
                 yield connection
@@ -140,6 +143,18 @@ def transaction(engine: Engine, *, writes: bool) -> Iterator[Connection]:
     except UnicodeDecodeError:  # its text contains the bytes
         raise StoreError("the database is damaged, a text in it is not UTF-8: restore a backup") from None
     require_intact(engine)
+
+
+@contextmanager
+def _write_turn(engine: Engine, *, writes: bool) -> Iterator[None]:
+    """Wait for the other threads that write, as long as for another process. SQLite polls for its lock: a thread that writes without pause would keep the others out."""
+    turn: Lock | None = engine.get_execution_options().get(_WRITE_TURN) if writes else None
+    has_turn = turn is not None and turn.acquire(timeout=_LOCK_TIMEOUT_SECONDS)
+    try:
+        yield
+    finally:
+        if turn is not None and has_turn:
+            turn.release()
 
 
 def served_files(engine: Engine) -> ServedFiles | None:
