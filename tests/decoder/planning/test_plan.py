@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import time
+import warnings
 from dataclasses import fields, replace
 from datetime import date
 from itertools import chain
@@ -331,3 +332,14 @@ def test_number_of_reports_for_a_central_epsilon_is_found(reports: int) -> None:
     wishes = Wishes(epsilon=0.1, num_reports=reports, num_candidates=3, central=0.05)
     with pytest.raises(PlanError, match=r"It needs [\d,]+ reports"):
         plan(wishes, expires=TOMORROW)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KindWord if kind is not KindWord.JOINT])
+@pytest.mark.parametrize("largest", [20.0, 50.0, 100.0, 700.0])
+def test_almost_no_noise_is_planned_without_a_warning(kind: KindWord, largest: float) -> None:
+    """At 100, numpy warned of an overflow."""
+    candidates = 1 if kind is KindWord.BOOLEAN else 100
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        planned = plan(Wishes(kind=kind, epsilon=largest, num_reports=100_000, num_candidates=candidates))
+    assert epsilon(planned.metric.params) <= largest

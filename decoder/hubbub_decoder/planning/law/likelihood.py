@@ -41,6 +41,7 @@ _MIN_PROBABILITY = 1e-200  # of a report; rarer ones tell nothing, and their rat
 _MIN_NO_VALUE = 1e-3  # as in the weights of `estimators/counts.py`
 _MIN_LOG = -700.0
 _SHARE_NODES = (0.0, 0.01, 0.04, 0.1, 0.2, 0.4, 1.0)
+_MIN_VARIANCE = 1e-9  # N Var of one bit; without noise that of a string which all have is 0, less a rounding error
 _STEP = 0.5  # of ln z; the trapezoidal rule for 1/f has a relative error of 2e-8
 _LOG_ENDS = (-12.0, 3.0)  # of ln z f, where the integrand is below 1e-5 of its sum
 
@@ -144,7 +145,7 @@ class LikelihoodLaw:
             max(float(np.interp(largest, nodes, curve) - curve[0]) / largest, 0.0)
             for curve in (of_report, of_repetition)
         )
-        alpha = least_variance(self.shares, nodes, of_report, slope, chance)
+        alpha = least_variance(self.shares, nodes, np.maximum(of_report, _MIN_VARIANCE), slope, chance)
         unloaded = max(float(of_repetition[0]) - added * chance * self.shares.total, 0.0)
         return nodes, alpha + unloaded + added * nodes, slope + added
 
