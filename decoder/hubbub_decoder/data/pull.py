@@ -169,7 +169,9 @@ def _request_url(url: str, metric: str, resource: str, periods: Sequence[str], f
     if "@" in url and parts.hostname:
         raise PullError(f"{shown} contains a password. Aggregators use tokens: remove it and set HUBBUB_TOKEN.")
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise PullError(f"{shown} is not the address of an aggregator. Use https://host.")
+        raise PullError(
+            f"{shown} is not the address of an aggregator. Use https://host, or http://127.0.0.1:8100 on this machine."
+        )
     if parts.query or parts.fragment:
         raise PullError(f"{shown} contains a query or fragment. Pass the aggregator's address without ? and #.")
     if parts.scheme == "http" and not is_loopback(parts.hostname):

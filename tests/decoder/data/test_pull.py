@@ -105,6 +105,7 @@ def test_rejects_a_summary_of_another_metric_or_definition(aggregator: FakeAggre
         ("http://127.0.0.1.example.org", "Use https://; http:// is for this machine only"),
         ("ftp://telemetry.example.org", "not the address of an aggregator"),
         ("telemetry.example.org", "not the address of an aggregator"),
+        ("127.0.0.1:8100", "http://127.0.0.1:8100 on this machine"),
         ("https://telemetry.example.org/?a=1", "without"),
     ],
 )
