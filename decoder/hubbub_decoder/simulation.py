@@ -42,6 +42,9 @@ Transitions = Mapping[tuple[str | None, str | None], int] | Mapping[tuple[str, s
 """Number of clients with each pair of values in two periods; None: no value."""
 
 
+FIRST_DAY = date(2000, 1, 1)
+"""Of simulated periods, unless another day is given."""
+
 C = TypeVar("C", bound=Collected)
 
 
@@ -332,14 +335,15 @@ def _respond(
     yield from map(np.hstack, zip(*of_blocks, strict=True))
 
 
-def consecutive_periods(metric: Metric, number: int) -> tuple[str, ...]:
-    """First days of so many consecutive periods of a metric, the first of them with 1 January 2000.
+def consecutive_periods(metric: Metric, number: int, first: date = FIRST_DAY) -> tuple[str, ...]:
+    """First days of so many consecutive periods of a metric; the day `first` is in the first of them.
 
     >>> from hubbub import UnaryResponse
-    >>> consecutive_periods(Metric.boolean("dark", UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5), period="month"), 2)
-    ('2000-01-01', '2000-02-01')
+    >>> dark = Metric.boolean("dark", UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5), period="month")
+    >>> consecutive_periods(dark, 2, date(2026, 11, 29))
+    ('2026-11-01', '2026-12-01')
     """
-    periods = [Period.containing(metric.period, date(2000, 1, 1))]
+    periods = [Period.containing(metric.period, first)]
     while len(periods) < number:
         periods.append(periods[-1].next())
     return tuple(map(str, periods))

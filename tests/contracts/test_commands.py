@@ -36,6 +36,7 @@ MEANINGS = {
     "name": "Name of the metric.",
     "out": "Output file (",
     "out-dir": "Output directory for the ",
+    "period": "First day of a period",
     "periods": "Number of periods ",
     "plot": "Also draw ",
     "port": "Port to listen on; 0 takes a free one.",

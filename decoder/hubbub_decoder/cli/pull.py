@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -24,9 +25,10 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--period",
-    "periods",
+    "days",
     multiple=True,
     metavar="YYYY-MM-DD",
+    type=click.DateTime(["%Y-%m-%d"]),
     help="First day of a period; repeatable. Default: all periods.",
 )
 @click.option("--digest", help="Digest of the definition, if several are collected under this name.")
@@ -52,7 +54,7 @@ def command(
     url: str,
     metric: str,
     out: Path,
-    periods: tuple[str, ...],
+    days: tuple[datetime, ...],
     digest: str | None,
     by_group: bool,
     content: str | None,
@@ -83,6 +85,7 @@ def command(
 
     check_parquet_path(out)
     stderr = Console(stderr=True)
+    periods = tuple(str(day.date()) for day in days)
     request = _Request(url, metric, periods, digest, content)
     pulled = request.final_files(out, by_group=by_group)
     if pulled:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,6 +58,14 @@ if TYPE_CHECKING:
     type=click.IntRange(min=1),
     help="Number of periods in which each client reports its value. Default: one report of each client, without a date.",
 )
+@click.option(
+    "--period",
+    "first_day",
+    metavar="YYYY-MM-DD",
+    type=click.DateTime(["%Y-%m-%d"]),
+    help="First day of a period, or another day of it. With --periods, of the first one; the default is then 2000-01-01.",
+)
+@click.option("--group", metavar="VALUE", help="Value of the metric's group that the reports have.")
 @seed_option("the values, clients and noise are drawn from it")
 @click.option(
     "--content",
@@ -79,6 +88,8 @@ def command(
     population_path: Path | None,
     no_value: int,
     periods: int | None,
+    first_day: datetime | None,
+    group: str | None,
     seed: int | None,
     content: str,
     out: Path,
@@ -110,7 +121,7 @@ def command(
     )
     from hubbub_decoder.errors import PopulationError
     from hubbub_decoder.kinds.operations import operations_of
-    from hubbub_decoder.simulation import consecutive_periods, simulate, simulate_reports
+    from hubbub_decoder.simulation import FIRST_DAY, consecutive_periods, simulate, simulate_reports
 
     if (distribution is None) == (population_path is None):
         raise click.UsageError("Pass either --distribution or --population.")
@@ -119,7 +130,7 @@ def command(
     check_parquet_path(out)
     if truth_out is not None:
         check_table_path(truth_out, (".csv",))
-    definition = definitions_with(definitions, [metric])[metric]
+    definition = definitions_with(definitions, [metric])[metric].in_group(group)
     stderr = Console(stderr=True)
     if len(definition.blocks) > 1 and (population_path is None or content != "reports" or truth_out is not None):
         raise click.UsageError(
@@ -136,7 +147,8 @@ def command(
         else:
             population = operations_of(definition).draw(distribution or "", values, reports, rng)
         num_clients = sum(population.values()) + no_value
-        first_days = consecutive_periods(definition, periods) if periods else ()
+        first = FIRST_DAY if first_day is None else first_day.date()
+        first_days = consecutive_periods(definition, periods or 1, first) if periods or first_day else ()
         if content == "reports":
             blocks = simulate_reports(definition, population, rng, no_value=no_value, periods=first_days)
             total = num_clients * (periods or 1)

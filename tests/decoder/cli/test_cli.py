@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from hubbub import Metric, Params, load_definitions
 from hubbub.cli import main
-from hubbub.summary import BitCounts, PatternCounts, read_summary, summary_to_bytes, write_summary
+from hubbub.summary import BitCounts, PatternCounts, read_collected, read_summary, summary_to_bytes, write_summary
 from hubbub_decoder.estimators.reports import mixed_effects
 from hubbub_decoder.simulation import simulate
 
@@ -210,6 +210,29 @@ def test_simulate_uses_a_population_file_in_full_or_as_a_sample(definitions: Pat
     for more, expected in (([], 40), (["--reports", 500], 500)):
         result = hubbub("simulate", definitions, "os", "--population", population, "--out", out, "--json", *more)
         assert json.loads(result.stdout)["num_reports"] == expected
+
+
+@pytest.mark.parametrize("content", ["bits", "reports"])
+def test_simulated_group_and_period_are_those_of_a_pulled_summary(content: str, tmp_path: Path) -> None:
+    """So a night of `decode-all` and `publish` can be tried without an aggregator."""
+    grouped, out = tmp_path / "grouped.toml", tmp_path / "s.parquet"
+    grouped.write_text(
+        '[[metric]]\nname = "os"\nkind = "boolean"\nperiod = "week"\ndescription = "Whether it is Linux."\nowner = "o@example.org"\n'
+        'expires = 2099-01-01\nprob_p = 0.25\nprob_q = 0.75\nprob_f = 0\ngroup = { name = "arm", values = ["a", "b", "other"] }\n'
+    )
+    drawn = ["--reports", 50, "--distribution", "uniform", "--content", content, "--out", out]
+    for more, periods, value in (
+        (["--period", "2026-11-29", "--group", "b"], ("2026-11-23",), "b"),
+        (["--period", "2026-11-23", "--periods", 2], ("2026-11-23", "2026-11-30"), None),
+    ):
+        hubbub("simulate", grouped, "os", *drawn, *more)
+        read = read_collected(out)
+        assert read.metric.group is not None
+        assert (tuple(read.periods), read.metric.group.value) == (periods, value)
+    for wrong in (["--group", "c"], ["--period", "29.11.2026"]):
+        result = hubbub("simulate", grouped, "os", *drawn, *wrong)
+        assert result.exit_code
+        assert wrong[1] in result.output
 
 
 def test_pull_writes_the_downloaded_summary(
