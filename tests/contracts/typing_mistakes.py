@@ -1,6 +1,6 @@
-"""Wrong uses of the public API, never run: mypy must refuse each line.
+"""Wrong uses of the public API, never run: mypy and pyright must refuse each marked line.
 
-`make types` fails if one of them passes, because strict mode reports a `type: ignore` that ignores nothing.
+`make types` fails if mypy accepts one, because strict mode reports a `type: ignore` that ignores nothing; test_pyright.py if pyright does.
 """
 
 from __future__ import annotations
