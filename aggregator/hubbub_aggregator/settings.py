@@ -31,9 +31,9 @@ _RATES = "Rates of one network"
 """Sections of the options in `hubbub serve --help`."""
 
 
-def _setting(section: str, default: Any, help_text: str, **metadata: Any) -> Any:
+def _setting(section: str, default: Any, help_text: str, metavar: str | None = None, is_size: bool = False) -> Any:
     """Return a field with the section, the help text, and the metavar with the unit of its option."""
-    about = {"section": section, "help": help_text, **metadata}
+    about = {"section": section, "help": help_text, "metavar": metavar, "is_size": is_size}
     return field(default_factory=dict, metadata=about) if default == {} else field(default=default, metadata=about)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,6 @@ from hubbub.cli.findings import Checks, Finding
 from hubbub_aggregator.cli.database_option import is_named
 from hubbub_aggregator.cli.serve import command as serve
 from hubbub_aggregator.cli.serve import settings_of
-from hubbub_aggregator.settings import Settings
 
 _NOT_SHARED = {"definitions", "print_config"}
 _REFUSAL_WINDOW = click.Option(
@@ -32,29 +31,24 @@ _URL = click.Option(
 )
 
 
-def _run(
-    definitions: Path,
-    now: datetime,
-    *,
-    refusal_window: float,
-    url: str | None,
-    host: str,
-    port: int,
-    database: str,
-    create: bool,
-    segments: str | None,
-    **others: Any,
-) -> Iterator[Finding]:
+def _run(definitions: Path, now: datetime, options: Mapping[str, Any]) -> Iterator[Finding]:
     """Check an aggregator that is started with these options of `hubbub serve`."""
     import time
     from functools import partial
 
     from hubbub_aggregator.cli.deployment_checks import DeploymentOptions, check_aggregator
 
-    settings = {name: value for name, value in others.items() if name in Settings.__dataclass_fields__}
-    is_created = create or not is_named(click.get_current_context())
-    options = DeploymentOptions(definitions, database, host, settings_of(settings), port, url, is_created, segments)
-    return check_aggregator(options, now, partial(time.sleep, refusal_window))
+    deployment = DeploymentOptions(
+        definitions,
+        database=options["database"],
+        host=options["host"],
+        settings=settings_of(options),
+        port=options["port"],
+        public_url=options["url"],
+        creates_database=options["create"] or not is_named(click.get_current_context()),
+        segments=options["segments"],
+    )
+    return check_aggregator(deployment, now, partial(time.sleep, options["refusal_window"]))
 
 
 _PARAMETERS = (*(parameter for parameter in serve.params if parameter.name not in _NOT_SHARED), _REFUSAL_WINDOW, _URL)

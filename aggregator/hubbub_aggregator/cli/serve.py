@@ -59,10 +59,10 @@ _option = partial(click.option, cls=SectionOption, show_default=True, show_envva
 def _settings_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add an option for each field of `Settings`, in their order."""
     for setting in reversed(fields(Settings)):
-        shape: dict[str, Any] = {"default": setting.default, "metavar": setting.metadata.get("metavar")}
+        shape: dict[str, Any] = {"default": setting.default, "metavar": setting.metadata["metavar"]}
         if isinstance(setting.default, bool):
             shape = {"is_flag": True}
-        elif setting.metadata.get("is_size"):
+        elif setting.metadata["is_size"]:
             shape |= {"default": format_exact_size(setting.default), "type": Size()}
         elif not isinstance(setting.default, int | float):
             shape = {"multiple": True, "metavar": shape["metavar"]}
@@ -72,10 +72,10 @@ def _settings_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-def settings_of(values: Mapping[str, Any]) -> Settings:
-    """Return the settings with the values of options; a usage error names the option and the variable."""
+def settings_of(options: Mapping[str, Any]) -> Settings:
+    """Return the settings among the values of options; a usage error names the option and the variable."""
     try:
-        return Settings(**values)
+        return Settings(**{setting.name: options[setting.name] for setting in fields(Settings)})
     except SettingError as problem:
         raise click.UsageError(problem.message(_option_and_variable)) from None
 
@@ -152,12 +152,12 @@ def unknown_variables(environ: Iterable[str], options: Iterable[str]) -> list[st
     ]
 
 
-def _print_config(context: click.Context) -> None:
+def _print_config(context: click.Context, values: Mapping[str, Any]) -> None:
     """Print every option as a line of the file that `--config` reads, with the source of its value."""
     from hubbub.wire.urls import mask_url
 
     for name, option in configurable(context).items():
-        value, source = context.params[name], context.get_parameter_source(name)
+        value, source = values[name], context.get_parameter_source(name)
         shown: object = value
         if isinstance(option.type, Size):
             shown = format_exact_size(value)
@@ -246,7 +246,7 @@ def command(
     log_format: str,
     log_level: str,
     print_config: bool,
-    **settings: Any,
+    options: Mapping[str, Any],
 ) -> None:
     """Collect reports of the metrics in DEFINITIONS, a TOML file.
 
@@ -270,7 +270,7 @@ def command(
     from hubbub_aggregator.server.listener import bound_address, bound_url, listen, run
     from hubbub_aggregator.store.sql_store import SqlStore
 
-    checked = settings_of(settings)
+    checked = settings_of(options)
     load = partial(load_definitions, definitions)
     metrics = load()
     configure(log_format, log_level)
@@ -280,7 +280,7 @@ def command(
     ):
         logger.warning(message)
     if print_config:
-        _print_config(context)
+        _print_config(context, {**context.params, **options})
         return
     free = None if is_postgres(database) else free_bytes_at(Path(database))
 

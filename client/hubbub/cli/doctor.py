@@ -6,6 +6,7 @@ the group `hubbub.checks`, which is loaded unless `--state` is given.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -38,7 +39,7 @@ class Doctor(SectionedCommand):
     "--state", type=PATH, allow_from_autoenv=False, help="State directory of a client, instead of DEFINITIONS."
 )
 @json_option
-def command(definitions: Path | None, state: Path | None, as_json: bool, **options: Any) -> None:
+def command(definitions: Path | None, state: Path | None, as_json: bool, options: Mapping[str, Any]) -> None:
     """Check an aggregator or a client for problems.
 
     Prints each finding with its impact and the next step. Changes nothing. Exit code 1 if a finding is an error. With DEFINITIONS,
@@ -55,13 +56,13 @@ def command(definitions: Path | None, state: Path | None, as_json: bool, **optio
     from hubbub.cli.findings import Health, print_findings
     from hubbub.cli.state_checks import check_state
 
-    if (definitions is None) == (state is None):
-        raise click.UsageError("pass either the DEFINITIONS of an aggregator or the --state directory of a client")
     now = datetime.now(UTC)
-    if state is not None:
+    if state is not None and definitions is None:
         findings = list(check_state(state, now, os.environ))
+    elif definitions is not None and state is None:
+        findings = list(_registered().run(definitions, now, options))
     else:
-        findings = list(_registered().run(definitions, now, **options))
+        raise click.UsageError("pass either the DEFINITIONS of an aggregator or the --state directory of a client")
     has_errors = any(finding.health is Health.ERROR for finding in findings)
     if as_json:
         print_json({"has_errors": has_errors, "findings": [asdict(finding) for finding in findings]})

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -47,11 +48,11 @@ class Checks:
     """Checks that another package registers with `hubbub doctor`.
 
     options : command-line options of the checks
-    run     : function (definitions, now, **values of the options) -> findings
+    run     : function (definitions, now, values of the options by name) -> findings
     """
 
     options: Sequence[click.Parameter]
-    run: Callable[..., Iterable[Finding]]
+    run: Callable[[Path, datetime, Mapping[str, Any]], Iterable[Finding]]
 
 
 def ok(check: str, observation: str) -> Finding:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
@@ -25,7 +26,18 @@ def section(name: str) -> Callable[..., Callable[[F], F]]:
 
 
 class SectionedCommand(click.Command):
-    """Command whose `--help` lists its options by section, in the order in which the sections begin."""
+    """Command whose `--help` lists its options by section, in the order in which the sections begin.
+
+    Its function may have a parameter `options`: the values of the options that are no parameters themselves, by name.
+    """
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Call the function with the values of the options."""
+        parameters = () if self.callback is None else inspect.signature(self.callback).parameters
+        if "options" in parameters:
+            others = [name for name in ctx.params if name not in parameters]
+            ctx.params["options"] = {name: ctx.params.pop(name) for name in others}
+        return super().invoke(ctx)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the sections; an option without one is in the section Options."""

@@ -212,23 +212,39 @@ def _run(
     plot: Path | None,
     hold: int | None,
     reports: int,
-    **options: Any,
+    trials: int | None,
+    confidence: float,
+    seed: int | None,
 ) -> tuple[dict[str, Any], str]:
     """Bound on epsilon, then the tests of the noise, of one metric or of a black box: as JSON values and in words."""
-    from hubbub_decoder.audit.audit import audit_client, audit_metric
+    from hubbub_decoder.audit.audit import DEFAULT_TRIALS, audit_client, audit_metric
     from hubbub_decoder.audit.independence import independence_tests
     from hubbub_decoder.audit.replay import replay_tests_of
     from hubbub_decoder.audit.report import describe, to_dict, write_plot
 
-    seed = options.get("seed")
     if metric is not None:
         audit = audit_metric(
-            metric, client=client, num_reports=reports, claim=claim, values=values, progress=show_stage, **options
+            metric,
+            client=client,
+            num_reports=reports,
+            claim=claim,
+            trials=trials,
+            confidence=confidence,
+            seed=seed,
+            values=values,
+            progress=show_stage,
         )
     else:
-        options = {name: option for name, option in options.items() if option is not None}
         audit = audit_client(
-            client, values or [], claim or 0.0, num_reports=reports, hold=hold, progress=show_stage, **options
+            client,
+            values or [],
+            claim or 0.0,
+            num_reports=reports,
+            hold=hold,
+            trials=trials or DEFAULT_TRIALS,
+            confidence=confidence,
+            seed=seed,
+            progress=show_stage,
         )
     show_stage("tests of the noise")
     tests = replay_tests_of(client, metric, audit.values[0], audit.schedule, seed)

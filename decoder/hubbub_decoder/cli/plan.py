@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -152,7 +152,7 @@ def command(
     html_path: Path | None,
     as_json: bool,
     name: str,
-    **options: Any,
+    options: Mapping[str, Any],
 ) -> None:
     """Choose the parameters of a metric, or show what the METRIC of a file DEFINITIONS buys.
 
