@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import IO, Any, TypeVar
+from collections.abc import Callable, Sequence
+from typing import IO, Any, TypedDict, TypeVar, Unpack
 
 from fastapi import APIRouter
+from fastapi.params import Depends
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -15,14 +16,29 @@ from hubbub.summary.summary_file import CONTENT_TYPE
 _Endpoint = TypeVar("_Endpoint", bound=Callable[..., Any])
 
 
-def get_and_head(router: APIRouter, path: str, **route_options: Any) -> Callable[[_Endpoint], _Endpoint]:
+Responses = dict[int | str, dict[str, Any]]
+"""The description, and the model or content, of each status of a route, as FastAPI takes them."""
+
+
+class RouteOptions(TypedDict, total=False):
+    """What FastAPI's `APIRouter.get` takes besides the path."""
+
+    responses: Responses
+    response_class: type[Response]
+    dependencies: Sequence[Depends]
+    include_in_schema: bool
+
+
+def get_and_head(router: APIRouter, path: str, **options: Unpack[RouteOptions]) -> Callable[[_Endpoint], _Endpoint]:
     """Return a decorator that registers a route under both methods; the server omits the body of a response to HEAD."""
-    responses: Mapping[int | str, Mapping[str, Any]] = route_options.get("responses", {})
-    without_bodies = {status: {"description": response["description"]} for status, response in responses.items()}
+    without_bodies: Responses = {
+        status: {"description": response["description"]} for status, response in options.get("responses", {}).items()
+    }
+    of_head: RouteOptions = {**options, "responses": without_bodies, "response_class": Response}
 
     def register(endpoint: _Endpoint) -> _Endpoint:
-        router.get(path, **route_options)(endpoint)
-        router.head(path, **route_options | {"responses": without_bodies, "response_class": Response})(endpoint)
+        router.get(path, **options)(endpoint)
+        router.head(path, **of_head)(endpoint)
         return endpoint
 
     return register

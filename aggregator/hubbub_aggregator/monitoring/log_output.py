@@ -11,7 +11,7 @@ import json
 import logging
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
 from hubbub.wire.urls import mask_urls
@@ -39,7 +39,7 @@ def announce(log_format: str, url: str, local_url: str | None = None) -> None:
     """Print the address of the service, at every log level, and that of the local listener."""
     text = f"hubbub is listening on {url}"
     if log_format == "json":
-        log_always(logging.getLogger(_LOGGERS[0]), text, url=url, local_url=local_url)
+        log_always(logging.getLogger(_LOGGERS[0]), text, {"url": url, "local_url": local_url})
     else:
         if local_url is not None:
             text += (
@@ -48,8 +48,8 @@ def announce(log_format: str, url: str, local_url: str | None = None) -> None:
         print(text, file=sys.stderr, flush=True)  # noqa: T201  (printed without a level, unlike log lines)
 
 
-def log_always(logger: logging.Logger, text: str, **fields: object) -> None:
-    """Log an info line at every log level: for deletions and for changes that an operator requested."""
+def log_always(logger: logging.Logger, text: str, fields: Mapping[str, object]) -> None:
+    """Log an info line with fields at every log level: for deletions and for changes that an operator requested."""
     logger.handle(logger.makeRecord(logger.name, logging.INFO, __file__, 0, text, (), None, extra=fields))
 
 

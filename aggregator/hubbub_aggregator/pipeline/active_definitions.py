@@ -72,7 +72,7 @@ class ActiveDefinitions:
         if always_log or logger.isEnabledFor(logging.INFO):
             text = "; ".join(f"{change}: {', '.join(versions)}" for change, versions in changes.items() if versions)
             text = f"reloaded the definitions of {', '.join(new)}; {text or 'nothing changed'}"
-            log_always(logger, text, metrics=list(new), **changes)
+            log_always(logger, text, {"metrics": list(new), **changes})
 
 
 def describe_changes(old: Definitions, new: Definitions) -> dict[str, list[str]]:

@@ -163,7 +163,8 @@ def _by_digest(periods: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
 def _log(metric: Metric, text: str, action: str, meaning: str) -> None:
     """Log a deletion at every level: it cannot be undone."""
     line = f"{action} the {metric.period} {text} of {metric.name} ({metric.digest[:12]}): {meaning}"
-    log_always(logger, line, action=action, metric=metric.name, digest=metric.digest, period=text)
+    fields = {"action": action, "metric": metric.name, "digest": metric.digest, "period": text}
+    log_always(logger, line, fields)
 
 
 def _by_text(failed: Mapping[str, str]) -> dict[str, list[str]]:

@@ -107,24 +107,23 @@ class World:
     definitions: tuple[Metric, ...]
     groups: dict[str, str] = field(default_factory=dict)
 
-    def call(self, name: str, **fields: Any) -> None:
-        """Ask the adapter. Raises NotClaimedError, or BrokenError for a refusal."""
-        _call(self.kit, name, **fields)
-
     def start(self) -> None:
         """Start the client."""
         definitions = [metric.to_dict() for metric in self.definitions]
         where: dict[str, Any] = {"directory": str(self.directory), "url": self.aggregator.url}
         where |= {"groups": self.groups} if self.groups else {}
-        self.call("start", definitions=definitions, now=self._now(), **where)
+        _call(self.kit, {"call": "start", "definitions": definitions, "now": self._now(), **where})
 
     def agree(self) -> None:
         """Start the client, and consent."""
         self.start()
-        self.call("consent", level="on")
+        self.set_consent("on")
+
+    def set_consent(self, level: str) -> None:
+        _call(self.kit, {"call": "consent", "level": level})
 
     def record(self, metric: Metric, value: Any) -> None:
-        self.call("record", metric=metric.name, value=value)
+        _call(self.kit, {"call": "record", "metric": metric.name, "value": value})
 
     def advance(self, **by: float) -> None:
         """Move both clocks, and let the client send what is due every six hours."""
@@ -135,12 +134,15 @@ class World:
     def set_time(self, now: datetime) -> None:
         """Set both clocks, and let the client send what is due."""
         self.aggregator.now = now
-        self.call("advance", now=self._now())
-        self.call("flush")
+        _call(self.kit, {"call": "advance", "now": self._now()})
+        _call(self.kit, {"call": "flush"})
+
+    def stop(self) -> None:
+        _call(self.kit, {"call": "stop"})
 
     def restart(self) -> None:
         """End the client, and start it again."""
-        self.call("stop")
+        self.stop()
         self.start()
 
     def days_of(self, metric: Metric, values: Sequence[Any]) -> list[Batch]:
@@ -190,12 +192,13 @@ class World:
         raise BrokenError("no report was sent two days after it was recorded")
 
 
-def _call(kit: Kit, name: str, **fields: Any) -> Mapping[str, Any]:
-    answer = kit.ask({"call": name, **fields})
+def _call(kit: Kit, request: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Ask the adapter, and return its answer. Raises NotClaimedError, or BrokenError for a refusal."""
+    answer = kit.ask(request)
     if answer.get("unknown") is True:
         raise NotClaimedError
     if answer.get("refused") is True:
-        raise BrokenError(f"{name} was refused")
+        raise BrokenError(f"{request['call']} was refused")
     return answer
 
 
@@ -249,9 +252,9 @@ def nothing_without_consent(world: World) -> None:
     world.advance(days=2)
     if world.aggregator.requests:
         raise BrokenError("a request was sent before consent was given")
-    world.call("consent", level="on")
+    world.set_consent("on")
     world.record(PAGE, "v1")
-    world.call("consent", level="off")
+    world.set_consent("off")
     world.advance(days=2)
     world.restart()
     world.advance(days=2)
@@ -495,8 +498,14 @@ def draws_fresh_noise(world: World) -> None:
 
 def _reports_without_random(kit: Kit) -> list[int]:
     """Bits of reports of one value, whose noise an adapter draws itself."""
-    request = {"definition": WIDE.to_dict(), "secret": _KEY.hex(), "value": "v1", "period": "2026-11-23"}
-    return [_bits_of(_call(kit, "encode", **request)) for _ in range(_REPORTS_OF_A_PROCESS)]
+    request = {
+        "call": "encode",
+        "definition": WIDE.to_dict(),
+        "secret": _KEY.hex(),
+        "value": "v1",
+        "period": "2026-11-23",
+    }
+    return [_bits_of(_call(kit, request)) for _ in range(_REPORTS_OF_A_PROCESS)]
 
 
 def _bits_of(answer: Mapping[str, Any]) -> int:
@@ -516,12 +525,12 @@ def labels_of_the_runs(world: World) -> None:
     world.aggregator.now = datetime.combine(first, time(9), UTC)
     for started, (day, version) in enumerate(_RUNS):
         if started:
-            world.call("stop")
+            world.stop()
         world.aggregator.now = datetime.combine(first + timedelta(days=day), time(9 + started), UTC)
         world.groups = {"version": version}
         world.start()
         if not started:
-            world.call("consent", level="on")
+            world.set_consent("on")
         if version in _RECORDING:
             world.record(UPDATED, True)
     world.advance(days=22)

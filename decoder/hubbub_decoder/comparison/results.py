@@ -255,7 +255,7 @@ class Comparison(TableResult[Change], Loadable, Result):
         changes, totals = (
             tuple(from_json_value(Change, read_detected(row)) for row in values[name]) for name in ("changes", "totals")
         )
-        return cls._from_values(values, a=a, b=b, changes=changes, totals=totals)
+        return cls._from_values(values, {"a": a, "b": b, "changes": changes, "totals": totals})
 
     def _about(self) -> dict[str, Any]:
         return {

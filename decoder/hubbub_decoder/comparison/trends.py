@@ -137,7 +137,7 @@ class Trends(TableResult[Decoding], Loadable, Result):
         decodings = tuple(map(Decoding.from_dict, values["decodings"]))
         pairs = zip(values["comparisons"], pairwise(decodings), strict=True)
         comparisons = tuple(Comparison._of_decodings(changes, *pair) for changes, pair in pairs)
-        return cls._from_values(values, decodings=decodings, comparisons=comparisons)
+        return cls._from_values(values, {"decodings": decodings, "comparisons": comparisons})
 
     def _about(self) -> dict[str, Any]:
         return {"metric": self.metric.to_dict(), "by": self.by, "labels": list(self.labels)}

@@ -47,10 +47,12 @@ def _front_page(comparisons: Sequence[Comparison], names: Mapping[str, str]) -> 
         "demo.html.j2",
         shared_scripts(""),
         estimates_data(first, rows),
-        decoding=first,
-        flights=f"{first.num_reports:,}",
-        level=format_level(first.confidence),
-        summary=comparisons[0].summary(len(rows)),
-        cards=[(comparison.decoding.metric, Highlights.of(comparison.decoding)) for comparison in comparisons],
-        path=(),
+        {
+            "decoding": first,
+            "flights": f"{first.num_reports:,}",
+            "level": format_level(first.confidence),
+            "summary": comparisons[0].summary(len(rows)),
+            "cards": [(comparison.decoding.metric, Highlights.of(comparison.decoding)) for comparison in comparisons],
+            "path": (),
+        },
     )

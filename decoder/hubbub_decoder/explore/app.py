@@ -182,11 +182,13 @@ def _message(
         "message.html.j2",
         NO_SCRIPTS,
         {},
-        title=getattr(request.state, "title", "Metrics"),
-        text=text,
-        level=level,
-        view=getattr(request.state, "view", None),
-        path=() if is_front else [("All metrics", "../")],
+        {
+            "title": getattr(request.state, "title", "Metrics"),
+            "text": text,
+            "level": level,
+            "view": getattr(request.state, "view", None),
+            "path": () if is_front else [("All metrics", "../")],
+        },
     )
     return _page(html, request, status, headers)
 

@@ -29,4 +29,12 @@ class MetricCard:
 
 def render_front(cards: Sequence[MetricCard], scripts: Scripts) -> str:
     """HTML page with a card for each metric, and a search; the table of the catalogue names owner, kind and epsilon."""
-    return render("published.html.j2", scripts, {}, cards=cards, path=())
+    return render(
+        "published.html.j2",
+        scripts,
+        {},
+        {
+            "cards": cards,
+            "path": (),
+        },
+    )

@@ -84,17 +84,16 @@ def shared_script() -> str:
     return "\n;\n".join(_static(name) for name in SCRIPTS)
 
 
-def render(template: str, scripts: Scripts, data: Any, **variables: Any) -> str:
-    """Page from a template; data : JSON values for the charts."""
-    variables.setdefault("view", None)
+def render(template: str, scripts: Scripts, data: Any, variables: Mapping[str, object]) -> str:
+    """Page from a template; data : JSON values for the charts; variables : by their names in the template."""
     page = (
         _environment()
         .get_template(template)
         .render(
+            {"view": None, **variables},
             scripts=scripts,
             style=Markup(STYLE + _static("report.css")),  # noqa: S704  (our files)
             data=_visible_data(data),
-            **variables,
         )
     )
     return keep_numbers_whole(page)

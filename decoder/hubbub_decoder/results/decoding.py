@@ -306,9 +306,11 @@ class Decoding(TableResult[Estimate], Loadable, Result):
         numbers, metric = values.get("numbers"), Metric.from_dict(values["metric"])
         return cls._from_values(
             values,
-            metric=metric,
-            numbers=None if numbers is None else Numbers.from_dict(numbers, metric),
-            estimates=tuple(from_json_value(Estimate, read_detected(row)) for row in values["estimates"]),
+            {
+                "metric": metric,
+                "numbers": None if numbers is None else Numbers.from_dict(numbers, metric),
+                "estimates": tuple(from_json_value(Estimate, read_detected(row)) for row in values["estimates"]),
+            },
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -61,11 +61,11 @@ class Loadable:
         Self
             Result that is equal to the original one.
         """
-        return cls._from_values(values)
+        return cls._from_values(values, {})
 
     @classmethod
-    def _from_values(cls, values: Mapping[str, Any], **known: Any) -> Self:
-        """Return the result with some fields as they are `known`, and the others from their JSON values.
+    def _from_values(cls, values: Mapping[str, Any], known: Mapping[str, Any]) -> Self:
+        """Return the result with the `known` fields as they are, and the others from their JSON values.
 
         A field with a default may be missing, because an earlier version did not write it.
         """

@@ -68,13 +68,15 @@ def get_page(request: Request, q: Query = "", problems: ProblemsOnly = "", sort:
 
     return _page(
         "overview",
-        overview=data,
-        query=query,
-        problems_only=bool(problems),
-        sort=sort,
-        sorted_by=sorted_by,
-        num_periods=SPARKLINE_PERIODS,
-        signed_in=signed_in,
+        {
+            "overview": data,
+            "query": query,
+            "problems_only": bool(problems),
+            "sort": sort,
+            "sorted_by": sorted_by,
+            "num_periods": SPARKLINE_PERIODS,
+            "signed_in": signed_in,
+        },
     )
 
 
@@ -92,7 +94,7 @@ def get_metric_page(request: Request, name: str) -> Response:
             raise refused
         service.outcomes.rejected_request(refused.problem_type)
         return not_found_page(name[:64])
-    return _page("metric", metric=data, signed_in=signed_in)
+    return _page("metric", {"metric": data, "signed_in": signed_in})
 
 
 def _is_signed_in(request: Request) -> bool:
@@ -114,10 +116,12 @@ def _require_reader(request: Request, sign_in_url: str, signed_in: bool) -> Resp
 
 def not_found_page(metric: str | None = None) -> Response:
     """Return the page of status 404: no metric has this name; None: no page has the requested address."""
-    return _page("not_found", ProblemType.NOT_FOUND.status, name=metric)
+    return _page("not_found", {"name": metric}, ProblemType.NOT_FOUND.status)
 
 
-def _page(template: str, status: int = 200, headers: Mapping[str, str] | None = None, **values: object) -> Response:
+def _page(
+    template: str, values: Mapping[str, object], status: int = 200, headers: Mapping[str, str] | None = None
+) -> Response:
     html = _TEMPLATES.get_template(f"{template}.html.j2").render(values)
     return HTMLResponse(keep_numbers_whole(html), status, headers)
 
@@ -180,7 +184,7 @@ def _sign_in_form(
 ) -> Response:
     hours = int(authentication.SESSION_LENGTH.total_seconds()) // 3600
     name = metric if is_metric_name(metric) else ""
-    return _page("sign_in", status, headers, error=error, hours=hours, metric=name)
+    return _page("sign_in", {"error": error, "hours": hours, "metric": name}, status, headers)
 
 
 def accepts_html(request: Request) -> bool:

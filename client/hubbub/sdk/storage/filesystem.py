@@ -12,7 +12,7 @@ import weakref
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
-from typing import Any, NoReturn, Protocol
+from typing import NoReturn, Protocol
 
 from hubbub.files.posix import current_user, lock_file, require_posix, restrict_mode, unlock_file
 from hubbub.files.private_file import make_private_directory
@@ -272,7 +272,7 @@ class MissingDisk:
     def __init__(self, reason: str) -> None:
         self._reason = reason
 
-    def _raise(self, *_: Any, **__: Any) -> NoReturn:
+    def _raise(self, *_: object) -> NoReturn:
         raise MissingDiskError(errno.ENOENT, self._reason)
 
     make_directory = open = open_new = identity = list_directory = _raise
