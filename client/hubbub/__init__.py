@@ -19,7 +19,7 @@ from hubbub.metrics.params import Params
 from hubbub.metrics.periods import Period, PeriodKind
 from hubbub.privacy.policy import Policy
 from hubbub.sdk.recording.batch_builder import Limits
-from hubbub.sdk.storage.secret_file import secret_at
+from hubbub.sdk.storage.secret_file import load_secret
 from hubbub.sdk.storage.state import Accounting
 from hubbub.sdk.transparency.consent_notice import consent_notice
 from hubbub.sdk.transparency.state_reports import Inspection, Ledger
@@ -63,6 +63,6 @@ __all__ = [
     "UnaryResponse",
     "consent_notice",
     "load_definitions",
+    "load_secret",
     "parse_definitions",
-    "secret_at",
 ]

@@ -50,8 +50,8 @@ from hubbub import (
     UnaryResponse,
     consent_notice,
     load_definitions,
+    load_secret,
     parse_definitions,
-    secret_at,
 )
 from hubbub.typing import DiscoveryMethod
 from hubbub.wire.dates import parse_period
@@ -220,7 +220,7 @@ def metrics() -> Metric:
 
 
 def one_report(metric: Metric) -> bytes:
-    secret = secret_at("state/secret")
+    secret = load_secret("state/secret")
     secret = Secret(bytes(32))
     secret = Secret.generate()
     assert_type((secret.cohort(64), secret.metric_cohort("command", 64)), tuple[int, int])

@@ -43,7 +43,7 @@ class Secret:
     Parameters
     ----------
     key
-        32 random bytes. Use `Secret.generate` or `secret_at`.
+        32 random bytes. Use `Secret.generate` or `load_secret`.
 
     Raises
     ------

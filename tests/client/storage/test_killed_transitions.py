@@ -17,7 +17,7 @@ from hubbub.sdk.storage.compaction import Compactor
 from hubbub.sdk.storage.copy_detection import renew_identity
 from hubbub.sdk.storage.filesystem import SystemDisk
 from hubbub.sdk.storage.journal import Journal
-from hubbub.sdk.storage.secret_file import SecretFile, secret_at
+from hubbub.sdk.storage.secret_file import SecretFile, load_secret
 from hubbub.sdk.storage.state_reader import read_state
 from hubbub.testing import UNLIMITED, ManualClock, RecordingTransport, deliver
 from tests.client.conftest import TODAY, Rig, require_balanced
@@ -83,7 +83,7 @@ def test_kill_between_local_and_on_sends_no_local_report(tmp_path: Path, compact
             deliver(after)
             require_balanced(after.accounting())
             assert after.accounting().dropped["local"] >= 1
-        encoder = Encoder(QUIET, secret_at(state / "secret"))
+        encoder = Encoder(QUIET, load_secret(state / "secret"))
         rows = {batch.rows for batch in transport.batches}
         assert transport.batches
         assert rows <= {encoder.encode(value).to_bytes() for value in (None, "on")}

@@ -10,18 +10,18 @@ from pathlib import Path
 import pytest
 
 from hubbub import HubbubError
-from hubbub.sdk.storage.secret_file import secret_at
+from hubbub.sdk.storage.secret_file import load_secret
 
 RACE = """
 import sys
-from hubbub.sdk.storage.secret_file import secret_at
-print(secret_at(sys.argv[1]).stream("test").digest(8).hex())
+from hubbub.sdk.storage.secret_file import load_secret
+print(load_secret(sys.argv[1]).stream("test").digest(8).hex())
 """
 
 
 def test_first_call_creates_secret_and_next_call_reads_it(tmp_path: Path) -> None:
     path = tmp_path / "state" / "secret"
-    first, again = secret_at(path), secret_at(path)
+    first, again = load_secret(path), load_secret(path)
     assert first.stream("test").digest(8) == again.stream("test").digest(8)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert list(path.parent.iterdir()) == [path]
@@ -39,5 +39,5 @@ def test_concurrent_first_calls_agree_on_secret(tmp_path: Path) -> None:
 def test_damaged_secret_error_hides_content(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "secret").write_bytes(content)
     with pytest.raises(HubbubError, match=f"must hold 32 bytes, it has {len(content)}") as caught:
-        secret_at(tmp_path / "secret")
+        load_secret(tmp_path / "secret")
     assert "xxx" not in str(caught.value)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # `import hubbub` loads this file, and a client alone needs t
     from hubbub.sdk.storage.journal import Journal
 
 
-def secret_at(path: str | Path, random_bytes: RandomBytes = system_random_bytes) -> Secret:
+def load_secret(path: str | Path, random_bytes: RandomBytes = system_random_bytes) -> Secret:
     """Return the secret of the file `path`; the first call creates it, with mode 0600.
 
     The file is written under another name, synced, and linked to `path`. Other processes see the whole file or none,
