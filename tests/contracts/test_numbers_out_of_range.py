@@ -61,7 +61,10 @@ def simulated(**options: Any) -> object:
 
 
 CALLS: dict[str, tuple[Callable[..., object], dict[str, Any]]] = {
-    "hubbub.privacy.amplified": (hubbub.privacy.amplified, {"epsilon": 1.0, "num_reports": 100, "delta": 1e-9}),
+    "hubbub.privacy.shuffle_amplification": (
+        hubbub.privacy.shuffle_amplification,
+        {"epsilon": 1.0, "num_reports": 100, "delta": 1e-9},
+    ),
     "hubbub.privacy.central_epsilon": (
         lambda **options: hubbub.privacy.central_epsilon(SURVEY, **options),
         {"num_reports": 100, "delta": 1e-9, "periods": 1, "hold": 1},
@@ -72,7 +75,7 @@ CALLS: dict[str, tuple[Callable[..., object], dict[str, Any]]] = {
         {"num_reports": 1},
     ),
     "hubbub.privacy.epsilon": (lambda **options: hubbub.privacy.epsilon(SURVEY, **options), {"num_reports": 1}),
-    "hubbub.privacy.group": (hubbub.privacy.group, {"epsilon": 1.0, "size": 2}),
+    "hubbub.privacy.group_privacy": (hubbub.privacy.group_privacy, {"epsilon": 1.0, "size": 2}),
     "hubbub.privacy.match_probability_bound": (
         lambda **options: hubbub.privacy.match_probability_bound(SURVEY, **options),
         {"group_size": 2, "num_reports": 1},

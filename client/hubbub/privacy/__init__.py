@@ -5,9 +5,9 @@ Sums, estimates and plots are computed from reports alone, so they reveal no mor
 
 from __future__ import annotations
 
-from hubbub.privacy.amplification import amplified
+from hubbub.privacy.amplification import shuffle_amplification
 from hubbub.privacy.central import central_epsilon
-from hubbub.privacy.composition import Composition, compose, group, parallel, sequential
+from hubbub.privacy.composition import Composition, compose, group_privacy, parallel_composition, sequential_composition
 from hubbub.privacy.lifetime import PrivacyFigures, epsilon_lifetime, privacy_figures
 from hubbub.privacy.linkability import effective_group_size, match_probability_bound
 from hubbub.privacy.loss import epsilon, epsilon_of_values, epsilon_permanent
@@ -15,7 +15,6 @@ from hubbub.privacy.loss import epsilon, epsilon_of_values, epsilon_permanent
 __all__ = [
     "Composition",
     "PrivacyFigures",
-    "amplified",
     "central_epsilon",
     "compose",
     "effective_group_size",
@@ -23,9 +22,10 @@ __all__ = [
     "epsilon_lifetime",
     "epsilon_of_values",
     "epsilon_permanent",
-    "group",
+    "group_privacy",
     "match_probability_bound",
-    "parallel",
+    "parallel_composition",
     "privacy_figures",
-    "sequential",
+    "sequential_composition",
+    "shuffle_amplification",
 ]

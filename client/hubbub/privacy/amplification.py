@@ -30,7 +30,7 @@ _BISECTION_STEPS = 14
 
 
 @lru_cache(maxsize=1024)
-def amplified(epsilon: float, num_reports: int, delta: float) -> float:
+def shuffle_amplification(epsilon: float, num_reports: int, delta: float) -> float:
     """Return the epsilon of (epsilon, delta)-DP of n shuffled reports that are eps0-DP each.
 
     Parameters

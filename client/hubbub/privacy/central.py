@@ -19,7 +19,7 @@ from hubbub.mechanisms.blanket import joined
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import Params
 from hubbub.number_checks import check_integer
-from hubbub.privacy.amplification import amplified, check_crowd
+from hubbub.privacy.amplification import check_crowd, shuffle_amplification
 from hubbub.privacy.blanket import blanket_epsilon
 from hubbub.privacy.loss import check_num_reports, epochs_of, epsilon_of_values
 
@@ -86,7 +86,7 @@ def central_epsilon(
 @lru_cache(maxsize=1024)
 def _central(blocks: tuple[Params, ...], num_reports: int, delta: float, epochs: tuple[float, ...]) -> float:
     local = math.fsum(epsilon_of_values(block, epochs) for block in blocks)
-    bound = amplified(local, num_reports, delta)
+    bound = shuffle_amplification(local, num_reports, delta)
     if local > _MAX_LOCAL:
         return bound
     blanket = joined(block.mechanism.blanket(block.num_bits, block.possible_ones, epochs) for block in blocks)

@@ -34,7 +34,7 @@ class Composition:
     method: str
 
 
-def sequential(epsilons: Iterable[float]) -> float:
+def sequential_composition(epsilons: Iterable[float]) -> float:
     """Return the epsilon of one person in all mechanisms: the sum.
 
     Parameters
@@ -59,7 +59,7 @@ def sequential(epsilons: Iterable[float]) -> float:
     return math.fsum(_checked(epsilons))
 
 
-def parallel(epsilons: Iterable[float]) -> float:
+def parallel_composition(epsilons: Iterable[float]) -> float:
     """Return the epsilon if every person takes part in only one of the mechanisms: the maximum.
 
     Parameters
@@ -84,7 +84,7 @@ def parallel(epsilons: Iterable[float]) -> float:
     return max(_checked(epsilons), default=0.0)
 
 
-def group(epsilon: float, size: int) -> float:
+def group_privacy(epsilon: float, size: int) -> float:
     """Return the epsilon of several people with values that change together: `size` times `epsilon`.
 
     In the local model it also bounds the loss of one person with reports of one value under `size` independent

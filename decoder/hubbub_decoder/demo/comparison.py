@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hubbub.privacy import PrivacyFigures, privacy_figures, sequential
+from hubbub.privacy import PrivacyFigures, privacy_figures, sequential_composition
 from hubbub.privacy.policy import Policy
 from hubbub.privacy.pricing import shown_epsilon
 from hubbub.text import format_count
@@ -121,6 +121,6 @@ def privacy_rows(comparisons: Sequence[Comparison]) -> Iterator[tuple[str, str, 
             f"{name}={probability:g}" for name, probability in params.mechanism.probabilities.items()
         )
         yield metric.name, mechanism, comparison.privacy.epsilon_report, comparison.privacy.epsilon_permanent
-    per_report = sequential(comparison.privacy.epsilon_report for comparison in comparisons)
-    per_value = sequential(comparison.privacy.epsilon_permanent for comparison in comparisons)
+    per_report = sequential_composition(comparison.privacy.epsilon_report for comparison in comparisons)
+    per_value = sequential_composition(comparison.privacy.epsilon_permanent for comparison in comparisons)
     yield "all", "sequential composition", per_report, per_value

@@ -10,7 +10,7 @@ from itertools import pairwise, product
 import pytest
 
 from hubbub import Params
-from hubbub.privacy import amplified, epsilon
+from hubbub.privacy import epsilon, shuffle_amplification
 from hubbub.privacy.amplification import amplified_delta, closed_form_epsilon
 from tests.support.enumerate_shuffling import Distribution, hockey_stick, shuffled, worst_deltas
 
@@ -65,7 +65,7 @@ def test_bound_holds_for_shuffled_reports(n: int) -> None:
 def test_one_report_is_not_amplified() -> None:
     for local, eps in ((1.0, 0.0), (2.0, 0.5), (3.0, 2.9)):
         assert amplified_delta(eps, local, 1) == pytest.approx(max(worst_deltas(coin(local), 1, eps)), rel=1e-12)
-    assert amplified(1.0, 1, 1e-6) == pytest.approx(1.0, abs=1e-3)
+    assert shuffle_amplification(1.0, 1, 1e-6) == pytest.approx(1.0, abs=1e-3)
 
 
 @pytest.mark.parametrize("local", [0.5, 2.0])
@@ -87,14 +87,14 @@ def test_steps_are_close_to_the_exact_sum_and_never_below(local: float) -> None:
 
 def test_epsilon_keeps_delta_and_is_at_most_the_closed_form() -> None:
     for local, n, delta in product((0.5, 1.07, 4.0), (100, 10_000), (1e-6, 1e-9)):
-        eps = amplified(local, n, delta)
+        eps = shuffle_amplification(local, n, delta)
         assert amplified_delta(eps, local, n) <= delta
         assert eps <= closed_form_epsilon(local, n, delta) <= local
 
 
 def test_central_epsilon_decreases_with_reports_and_is_at_most_local() -> None:
     sizes = [1, 10, 100, 1_000, 10_000, 10**6, 10**9, 10**12]
-    found = [amplified(1.07, n, 1e-9) for n in sizes]
+    found = [shuffle_amplification(1.07, n, 1e-9) for n in sizes]
     assert all(more >= less for more, less in pairwise(found))
     assert found[0] == pytest.approx(1.07, abs=1e-3)
     assert found[-1] < 1e-4

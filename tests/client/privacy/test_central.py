@@ -13,7 +13,7 @@ from hubbub import Metric, ParameterError, Params
 from hubbub.mechanisms.blanket import Blanket, joined
 from hubbub.mechanisms.subset import SubsetSelection
 from hubbub.mechanisms.unary import UnaryResponse
-from hubbub.privacy import amplified, central_epsilon, epsilon
+from hubbub.privacy import central_epsilon, epsilon, shuffle_amplification
 from hubbub.privacy.blanket import blanket_delta
 from tests.support.enumerate_mechanism import bloom_filters, report_distribution
 from tests.support.enumerate_rows import row_distribution
@@ -167,7 +167,8 @@ def test_random_metrics_are_within_all_other_bounds(unseen_seed: int) -> None:
         found = [central_epsilon(params, n, delta, periods) for n in (1, 30, 1_000, 10**6, 10**13)]
         assert all(more >= less > 0 for more, less in pairwise(found)), params
         assert all(
-            central <= amplified(local, n, delta) for central, n in zip(found, (1, 30, 1_000, 10**6), strict=False)
+            central <= shuffle_amplification(local, n, delta)
+            for central, n in zip(found, (1, 30, 1_000, 10**6), strict=False)
         ), params
 
 
@@ -197,7 +198,7 @@ def test_more_reports_never_hide_more(prob_p: float, prob_q: float) -> None:
 
 @pytest.mark.parametrize("local", [30.0, 36.5, 40.0, 49.0, 200.0, 699.0, 746.0, 2_000.0])
 def test_a_few_reports_hide_nothing_of_a_large_epsilon(local: float) -> None:
-    assert amplified(local, 1_000, DELTA) == pytest.approx(local, rel=1e-3)
+    assert shuffle_amplification(local, 1_000, DELTA) == pytest.approx(local, rel=1e-3)
 
 
 @pytest.mark.parametrize(

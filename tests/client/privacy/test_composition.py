@@ -10,16 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hubbub import ParameterError
-from hubbub.privacy import compose, group, parallel, sequential
+from hubbub.privacy import compose, group_privacy, parallel_composition, sequential_composition
 from hubbub.privacy.composition import zero_concentrated
 
 
 def test_composition_matches_sequential_parallel_and_group_formulas() -> None:
-    assert sequential([1.0, 2.5, 0.5]) == 4.0
-    assert parallel([1.0, 2.5, 0.5]) == 2.5
-    assert group(0.5, size=3) == 1.5
-    assert (sequential([]), parallel([])) == (0.0, 0.0)
-    assert sequential([1.0, math.inf]) == math.inf
+    assert sequential_composition([1.0, 2.5, 0.5]) == 4.0
+    assert parallel_composition([1.0, 2.5, 0.5]) == 2.5
+    assert group_privacy(0.5, size=3) == 1.5
+    assert (sequential_composition([]), parallel_composition([])) == (0.0, 0.0)
+    assert sequential_composition([1.0, math.inf]) == math.inf
 
 
 def test_sequential_composition_is_tight_for_randomized_responses() -> None:
@@ -32,7 +32,7 @@ def test_sequential_composition_is_tight_for_randomized_responses() -> None:
             keep = math.exp(loss) / (1 + math.exp(loss))
             ratio *= keep / (1 - keep) if output == 0 else (1 - keep) / keep
         worst = max(worst, math.log(ratio))
-    assert abs(worst - sequential(losses)) < 1e-12
+    assert abs(worst - sequential_composition(losses)) < 1e-12
 
 
 @pytest.mark.parametrize(("epsilon", "times"), [(0.1, 20), (0.5, 7), (1.0, 10)])
@@ -69,7 +69,7 @@ def test_optimal_composition_of_unequal_epsilons_by_enumeration(losses: list[flo
 @given(st.lists(st.floats(0, 5), max_size=30), st.floats(0, 0.5))
 def test_epsilon_does_not_increase_with_delta(losses: list[float], delta: float) -> None:
     found = compose(losses, delta=delta)
-    assert found.epsilon <= sequential(losses) + 1e-12
+    assert found.epsilon <= sequential_composition(losses) + 1e-12
     assert found.delta in (0.0, delta)
 
 
@@ -77,7 +77,7 @@ def test_many_different_epsilons_use_closed_forms() -> None:
     losses = [0.01 + 0.001 * i for i in range(100)]
     found = compose(losses, delta=1e-6)
     assert found.method in {"advanced", "concentrated"}
-    assert found.epsilon < sequential(losses) / 1.5
+    assert found.epsilon < sequential_composition(losses) / 1.5
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 0.5, 1.0, 2.0, 5.0, 10.0])
@@ -96,7 +96,7 @@ def test_pure_dp_is_concentrated_at_eps_tanh_half_eps(epsilon: float) -> None:
 
 @pytest.mark.parametrize("bad", [-1.0, math.nan])
 def test_rejects_invalid_epsilon(bad: float) -> None:
-    for combine in (sequential, parallel, compose):
+    for combine in (sequential_composition, parallel_composition, compose):
         with pytest.raises(ParameterError, match=r"epsilon must be a number in \[0, inf\]"):
             combine([bad])
 
@@ -105,4 +105,4 @@ def test_rejects_invalid_delta_and_group_size() -> None:
     with pytest.raises(ParameterError, match="delta must be a number in"):
         compose([1.0], delta=1.0)
     with pytest.raises(ParameterError, match="size must be an integer >= 1, got 0"):
-        group(1.0, size=0)
+        group_privacy(1.0, size=0)
