@@ -41,7 +41,7 @@ def _front_page(comparisons: Sequence[Comparison], names: Mapping[str, str]) -> 
     first = comparisons[0].decoding
     rows = [
         Row(f"{e.candidate} {names.get(e.candidate, '')}", e, e.true_share(comparisons[0].truth))
-        for e in first.in_order(first)[:_PICTURE_ROWS]
+        for e in first.in_display_order(first)[:_PICTURE_ROWS]
     ]
     return render(
         "demo.html.j2",

@@ -135,7 +135,7 @@ def _shown(decoding: Decoding) -> list[Estimate]:
         return sorted(decoding, key=lambda estimate: estimate.group)[:MAX_ROWS]
     preferred = sorted(range(len(decoding)), key=lambda i: not decoding[i].detected)[:MAX_ROWS]
     kept = {id(decoding[i]) for i in preferred}
-    return [estimate for estimate in decoding.in_order(decoding) if id(estimate) in kept]
+    return [estimate for estimate in decoding.in_display_order(decoding) if id(estimate) in kept]
 
 
 def _figures(decoding: Decoding) -> Iterator[tuple[str, str, str]]:

@@ -182,7 +182,7 @@ class Decoding(TableResult[Estimate], Loadable, Result):
         """Whether a detected candidate may as well be another string with the same bits: a random string has them too often."""
         return self.collision_probability > detection_level(len(self.estimates), self.fdr, self.confidence)
 
-    def in_order(self, estimates: Iterable[Estimate]) -> tuple[Estimate, ...]:
+    def in_display_order(self, estimates: Iterable[Estimate]) -> tuple[Estimate, ...]:
         """Return estimates in the order of tables and plots.
 
         Parameters
@@ -239,7 +239,7 @@ class Decoding(TableResult[Estimate], Loadable, Result):
         """
         shown = [e for e in self.estimates if not math.isnan(e.share)][:_NUM_SUMMARIZED]
         rows = (
-            f"  {group_name(e.group)}: {e.share:z.2%} ({e.low:z.2%} .. {e.high:z.2%})" for e in self.in_order(shown)
+            f"  {group_name(e.group)}: {e.share:z.2%} ({e.low:z.2%} .. {e.high:z.2%})" for e in self.in_display_order(shown)
         )
         return "\n".join([headline(self), *rows, *summary_lines(self, quantiles=False), self.diagnose().verdict])
 
@@ -344,7 +344,7 @@ class Decoding(TableResult[Estimate], Loadable, Result):
     def document(self, *, everything: bool = False, top: int | None = None) -> Document:
         every = self.detected if self.is_tested and not everything else self.estimates
         check_top(top)
-        rows = self.in_order(every[:top])
+        rows = self.in_display_order(every[:top])
         lines = (*match_lines(self), *summary_lines(self))
         return Document(headline(self), _table(self, rows, len(every) - len(rows)), lines, self.warnings)
 
@@ -392,7 +392,7 @@ class Decoding(TableResult[Estimate], Loadable, Result):
                 f'{self.metric.name} estimates a mean (estimate = "mean"), so there is no share to draw: print decoding.numbers.'
             )
         known = [estimate for estimate in self.estimates if not math.isnan(estimate.share)]
-        rows = self.in_order(known[: checked_top(top, MAX_INTERVALS)])
+        rows = self.in_display_order(known[: checked_top(top, MAX_INTERVALS)])
         intervals = [
             Interval(
                 "  ".join([*([names[e.candidate]] if names and e.candidate in names else []), " = ".join(e.group)]),
