@@ -68,7 +68,7 @@ def create_app(
     store: Store,
     settings: Settings | None = None,
     clock: ServiceClock | None = None,
-    free: Callable[[], int] | None = None,
+    free_bytes: Callable[[], int] | None = None,
     reload: Callable[[], Definitions] | None = None,
     local_address: Address | None = None,
 ) -> ASGIApp:
@@ -87,7 +87,7 @@ def create_app(
     clock
         Clock that decides about closing and deletion. None: the clock of the system, or of the PostgreSQL server,
         compared with elapsed time.
-    free
+    free_bytes
         Function that returns the free bytes of the store's disk. None: the store is not on a disk of this machine.
     reload
         Function that returns the definitions after SIGHUP. None: SIGHUP is not handled.
@@ -99,7 +99,7 @@ def create_app(
     ASGIApp
         Application for any ASGI server.
     """
-    service = _make_service(definitions, store, settings or Settings(), clock, free, reload, local_address)
+    service = _make_service(definitions, store, settings or Settings(), clock, free_bytes, reload, local_address)
     app = FastAPI(
         title="hubbub aggregator",
         version="1",
@@ -135,12 +135,12 @@ def _make_service(
     store: Store,
     settings: Settings,
     clock: ServiceClock | None,
-    free: Callable[[], int] | None,
+    free_bytes: Callable[[], int] | None,
     reload: Callable[[], Definitions] | None,
     local_address: Address | None,
 ) -> Service:
     """Return the collaborators of the routes; see `create_app` for the parameters."""
-    disk, service_clock = DiskSpace(free, settings.min_free_disk), clock or CredibleClock(store)
+    disk, service_clock = DiskSpace(free_bytes, settings.min_free_disk), clock or CredibleClock(store)
     return Service(
         active_definitions=ActiveDefinitions(
             definitions, reload or (lambda: definitions), store.open_periods, settings.max_reports

@@ -282,7 +282,7 @@ def command(
     if print_config:
         _print_config(context, {**context.params, **options})
         return
-    free = None if is_postgres(database) else free_bytes_at(Path(database))
+    free_bytes = None if is_postgres(database) else free_bytes_at(Path(database))
 
     with ExitStack() as stack:
         listeners = [stack.enter_context(listen(host, port))]
@@ -305,7 +305,7 @@ def command(
             logger.log(level, "created a new database at %s", mask_url(database))
         warn_of_removed_metrics(metrics, store)
         warn_of_reports_without_rule(store, metrics, checked)
-        app = create_app(metrics, store, checked, free=free, reload=load, local_address=local_address)
+        app = create_app(metrics, store, checked, free_bytes=free_bytes, reload=load, local_address=local_address)
         ready = partial(announce, log_format, bound_url(listeners[0]), local_url)
         run(app, listeners, checked.connection_limits(), ready, store.stop)
 
