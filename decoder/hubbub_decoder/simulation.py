@@ -104,7 +104,7 @@ def simulate(
     Raises
     ------
     ParameterError
-        `form` is another class, or a number is not an integer >= 0.
+        `form` is another class, `rng` is not a numpy.random.Generator, or a number is not an integer >= 0.
     PopulationError
         An argument has the wrong type, or the metric does not have a value.
 
@@ -203,6 +203,8 @@ def simulate_two_periods(
 
     Raises
     ------
+    ParameterError
+        `rng` is not a numpy.random.Generator.
     PopulationError
         An argument has the wrong type, the metric does not have a value, or the number of periods is not two.
 
@@ -294,6 +296,8 @@ def simulate_reports(
 
     Raises
     ------
+    ParameterError
+        `rng` is not a numpy.random.Generator.
     PopulationError
         An argument has the wrong type, or the metric does not have a value.
     """

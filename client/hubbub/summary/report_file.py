@@ -57,6 +57,11 @@ class ReportWriter:
     implausible_rejected
         Whether the aggregator rejected reports with an implausible number of ones.
 
+    Raises
+    ------
+    SummaryError
+        `Params` are given for values that are no strings.
+
     Examples
     --------
     >>> params = Params(num_bits=10, num_hashes=2, num_cohorts=1, prob_p=0.25, prob_q=0.75, prob_f=0)

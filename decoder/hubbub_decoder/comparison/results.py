@@ -128,6 +128,11 @@ class Overlap(Result):
         -------
         Overlap
             Overlap with the standard error 0.
+
+        Raises
+        ------
+        ParameterError
+            The share is out of range.
         """
         check_number("share", share, "[0, 1]", hint="pass the share of clients that kept their value")
         return cls(share, 0.0, share, share)

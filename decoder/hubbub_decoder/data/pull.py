@@ -124,6 +124,8 @@ def pull_reports(
 
     Raises
     ------
+    OutputError
+        The file cannot be written.
     PullError
         The aggregator is unreachable, answers with an error, or sends anything but these reports.
 

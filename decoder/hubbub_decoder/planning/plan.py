@@ -141,6 +141,8 @@ def plan(
 
     Raises
     ------
+    DefinitionError
+        The name, the categories or the edges are none of a metric.
     PlanError
         No definition fulfils the wishes.
 
