@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from hubbub_decoder.report.write import write_report
     from hubbub_decoder.results.decoding import Decoding
     from hubbub_decoder.results.diagnosis import Diagnosis
-    from hubbub_decoder.results.estimates import Estimate, Finding, Level, ShareEstimate
+    from hubbub_decoder.results.estimates import Estimate, Finding, Severity, ShareEstimate
     from hubbub_decoder.results.unlisted_strings import UnlistedString
     from hubbub_decoder.simulation import (
         simulate,
@@ -70,7 +70,6 @@ __all__ = [
     "Finding",
     "FitTest",
     "ForeignFileError",
-    "Level",
     "Options",
     "OutputError",
     "Overlap",
@@ -78,6 +77,7 @@ __all__ = [
     "PlanError",
     "PopulationError",
     "PullError",
+    "Severity",
     "ShareEstimate",
     "Trends",
     "UnlistedString",
@@ -121,7 +121,7 @@ _MODULES = {
     "Diagnosis": "results.diagnosis",
     "Finding": "results.estimates",
     "FitTest": "inference.goodness_of_fit",
-    "Level": "results.estimates",
+    "Severity": "results.estimates",
     "ShareEstimate": "results.estimates",
     "UnlistedString": "results.unlisted_strings",
     "Plan": "planning.plan",

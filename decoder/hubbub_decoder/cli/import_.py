@@ -178,13 +178,13 @@ def _write_collected(summary: Summary, reports_path: Path | None, params: Params
 
 def _swapped_probabilities(path: Path, params: Params) -> list[Finding]:
     """Return a finding if a one is reported more often for a true zero than for a true one."""
-    from hubbub_decoder.results.estimates import Finding, Level
+    from hubbub_decoder.results.estimates import Finding, Severity
 
     p, q = params.mechanism.prob_p, params.mechanism.prob_q
     if p <= q:
         return []
     text = f"{path} has p = {p:g} > q = {q:g}, so reported ones indicate true zeros. If the two were swapped, all estimates are wrong."
-    return [Finding("swapped_probabilities", text, "Check them against the clients' parameters.", Level.PROBLEM)]
+    return [Finding("swapped_probabilities", text, "Check them against the clients' parameters.", Severity.PROBLEM)]
 
 
 def _import_joint(

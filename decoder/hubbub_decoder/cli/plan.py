@@ -171,7 +171,7 @@ def command(
 
     from hubbub_decoder.data.output_files import PAGE, check_table_path
     from hubbub_decoder.planning.tables import DescriptionTables
-    from hubbub_decoder.results.estimates import Level
+    from hubbub_decoder.results.estimates import Severity
 
     given = {option: value for option, value in options.items() if value not in (None, ())}
     if html_path is not None:
@@ -194,8 +194,8 @@ def command(
         print_toml(planned.toml())
         stderr.print(DescriptionTables([planned.description], explain=explain))
         for finding in planned.findings:
-            if explain or finding.level is not Level.NOTE:
-                style = "" if finding.level is Level.NOTE else "yellow"
+            if explain or finding.severity is not Severity.NOTE:
+                style = "" if finding.severity is Severity.NOTE else "yellow"
                 stderr.print(f"\n{finding.line}", style=style)
     _write_page(html_path, [planned.description], planned.toml(), planned.findings)
 

@@ -23,7 +23,7 @@ from hubbub_decoder.planning.law.accuracy import MAX_REPORTS, Accuracy
 from hubbub_decoder.planning.probabilities import TOLERANCE, chain_of, choose_hold, limits_of, noise_of
 from hubbub_decoder.planning.subset_selection import SKEWED_SHARE, skewed_loss
 from hubbub_decoder.planning.wishes import Design, Wishes, planner_for
-from hubbub_decoder.results.estimates import Finding, Level
+from hubbub_decoder.results.estimates import Finding, Severity
 
 _ANY_DAY = date(2000, 1, 1)
 
@@ -75,7 +75,7 @@ class Plan:
         """The warnings and the notes, with their levels."""
         return (
             *(Finding("limit", text) for text in self.warnings),
-            *(Finding("reason", text, level=Level.NOTE) for text in self.notes),
+            *(Finding("reason", text, severity=Severity.NOTE) for text in self.notes),
         )
 
     def toml(self) -> str:

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from hubbub_decoder.results.decoding import Decoding
 from hubbub_decoder.results.document import group_name
-from hubbub_decoder.results.estimates import Estimate, Level
+from hubbub_decoder.results.estimates import Estimate, Severity
 from hubbub_decoder.results.ordinal import number_texts
 
 _MOST_SHARES = 20
@@ -74,7 +74,7 @@ def _highlight(estimate: Estimate) -> Highlight:
 
 
 def _state(decoding: Decoding, *, is_empty: bool) -> State:
-    levels = {finding.level for finding in decoding.warnings}
-    if Level.PROBLEM in levels or not decoding.diagnose().fits:
+    severities = {finding.severity for finding in decoding.warnings}
+    if Severity.PROBLEM in severities or not decoding.diagnose().fits:
         return State.PROBLEM
-    return State.WARNING if Level.WARNING in levels else State.NOISE if is_empty else State.GOOD
+    return State.WARNING if Severity.WARNING in severities else State.NOISE if is_empty else State.GOOD

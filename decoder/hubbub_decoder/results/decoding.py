@@ -239,7 +239,8 @@ class Decoding(TableResult[Estimate], Loadable, Result):
         """
         shown = [e for e in self.estimates if not math.isnan(e.share)][:_NUM_SUMMARIZED]
         rows = (
-            f"  {group_name(e.group)}: {e.share:z.2%} ({e.low:z.2%} .. {e.high:z.2%})" for e in self.in_display_order(shown)
+            f"  {group_name(e.group)}: {e.share:z.2%} ({e.low:z.2%} .. {e.high:z.2%})"
+            for e in self.in_display_order(shown)
         )
         return "\n".join([headline(self), *rows, *summary_lines(self, quantiles=False), self.diagnose().verdict])
 

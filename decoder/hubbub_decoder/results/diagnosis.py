@@ -11,7 +11,7 @@ from hubbub.text import format_count
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.inference.goodness_of_fit import FitTest
 from hubbub_decoder.result import Result
-from hubbub_decoder.results.estimates import Finding, Level
+from hubbub_decoder.results.estimates import Finding, Severity
 
 FAILED_FIT_TEST = "failed_fit_test"
 _LARGEST = 8
@@ -122,7 +122,7 @@ class Diagnosis:
         """The answer in one line."""
         if not self.fits:
             return "The reports contradict the metric's parameters. Do not use the estimates before you know the cause."
-        if any(finding.level is Level.PROBLEM for finding in self.findings):
+        if any(finding.severity is Severity.PROBLEM for finding in self.findings):
             return "The reports fit the metric's parameters, but there is a problem. Do not use the estimates before you know its cause."
         if self.findings:
             return f"The reports fit the metric's parameters. Read {format_count(len(self.findings), 'finding')} before you use the estimates."

@@ -1,4 +1,4 @@
-"""Result types: `ShareEstimate`, `Estimate` of one candidate, and `Finding` with its `Level`."""
+"""Result types: `ShareEstimate`, `Estimate` of one candidate, and `Finding` with its `Severity`."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def read_detected(row: Mapping[str, Any]) -> dict[str, Any]:
     return {**row, "detected": None if row["q_value"] is None else row["detected"]}
 
 
-class Level(StrEnum):
+class Severity(StrEnum):
     """How much a finding matters, from the least to the most.
 
     Attributes
@@ -197,7 +197,7 @@ class Level(StrEnum):
     def label(self) -> str:
         """Word before a finding.
 
-        >>> Level.PROBLEM.label
+        >>> Severity.PROBLEM.label
         'Problem'
         """
         return self.value.capitalize()
@@ -207,7 +207,7 @@ class Level(StrEnum):
 class Finding:
     """Finding about a result: what was found, and what to do.
 
-    `str(finding)` is both in one line, and `finding.line` has the level before them.
+    `str(finding)` is both in one line, and `finding.line` has the severity before them.
 
     Attributes
     ----------
@@ -217,14 +217,14 @@ class Finding:
         What was found, with its numbers and its meaning.
     remedy
         Next step. It may be empty.
-    level
+    severity
         How much it matters.
     """
 
     kind: str
     text: str
     remedy: str = ""
-    level: Level = Level.WARNING
+    severity: Severity = Severity.WARNING
 
     def __str__(self) -> str:
         return f"{self.text} {self.remedy}" if self.remedy else self.text
@@ -234,9 +234,9 @@ class Finding:
 
     @property
     def line(self) -> str:
-        """The level in a word, what was found and what to do, as in the terminal.
+        """The severity in a word, what was found and what to do, as in the terminal.
 
         >>> Finding("few_reports", "Only 7 reports.", "Decode 30.").line
         'Warning: Only 7 reports. Decode 30.'
         """
-        return f"{self.level.label}: {self}"
+        return f"{self.severity.label}: {self}"

@@ -8,14 +8,14 @@ from collections.abc import Iterable
 from markupsafe import Markup
 
 from hubbub_decoder.results.document import Bar, Cell, Column, Document, Row, Shade, Sparkline, Table
-from hubbub_decoder.results.estimates import Level
+from hubbub_decoder.results.estimates import Severity
 
 _BAR_WIDTH, _POINT_WIDTH, _HEIGHT = 144.0, 6.0, 12.0  # pixels
 _LOOKS = {"": "", "dim": "opacity: 0.75", "missed": "font-weight: bold"}
 # the text has the notebook's own color, which is readable in its light and its dark theme
-_LEVELS = {
-    level: f"border-left: 4px solid {colour}; padding-left: 0.6em"
-    for level, colour in ((Level.NOTE, "#868e96"), (Level.WARNING, "#d99b00"), (Level.PROBLEM, "#d9480f"))
+_STYLES_BY_SEVERITY = {
+    severity: f"border-left: 4px solid {colour}; padding-left: 0.6em"
+    for severity, colour in ((Severity.NOTE, "#868e96"), (Severity.WARNING, "#d99b00"), (Severity.PROBLEM, "#d9480f"))
 }
 
 
@@ -27,7 +27,7 @@ def html_fragment(document: Document) -> str:
     if document.table.hidden:
         parts.append(_paragraph(document.table.hidden_line, "opacity: 0.75"))
     parts += [_paragraph(line) for line in document.lines]
-    parts += [_paragraph(finding.line, _LEVELS[finding.level]) for finding in document.findings]
+    parts += [_paragraph(finding.line, _STYLES_BY_SEVERITY[finding.severity]) for finding in document.findings]
     return Markup('<div style="max-width: 60em">{}</div>').format(Markup("\n").join(parts))
 
 

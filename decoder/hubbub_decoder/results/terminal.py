@@ -12,14 +12,14 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from hubbub_decoder.results.document import Bar, Cell, Column, Document, Shade, Sparkline, Table
-from hubbub_decoder.results.estimates import Level
+from hubbub_decoder.results.estimates import Severity
 
 _NARROW = 50  # below this console width an interval takes two lines
 _GAP = 2
 _NAME_WIDTH = 9  # to which a column of names may shrink
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _STYLES = {"": "", "dim": "dim", "missed": "yellow"}
-_LEVELS = {Level.NOTE: "dim", Level.WARNING: "yellow", Level.PROBLEM: "bold red"}
+_STYLES_BY_SEVERITY = {Severity.NOTE: "dim", Severity.WARNING: "yellow", Severity.PROBLEM: "bold red"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class TerminalDocument:
             yield Text(document.table.hidden_line, style="dim")
         yield from map(Text, document.lines)
         for finding in document.findings:
-            yield Text(finding.line, style=_LEVELS[finding.level])
+            yield Text(finding.line, style=_STYLES_BY_SEVERITY[finding.severity])
 
 
 def print_document(document: Document) -> None:

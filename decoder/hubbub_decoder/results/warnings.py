@@ -21,7 +21,7 @@ from hubbub_decoder.model.evidence import Collected
 from hubbub_decoder.results.build import MAX_TOTAL_ERROR
 from hubbub_decoder.results.decoding import Decoding
 from hubbub_decoder.results.diagnosis import FAILED_FIT_TEST
-from hubbub_decoder.results.estimates import Finding, Level
+from hubbub_decoder.results.estimates import Finding, Severity
 
 MIN_REPORTS_PER_COHORT = 30
 MIN_COHORTS = 8
@@ -55,7 +55,7 @@ def rejected_reports(counts: BitCounts) -> Iterator[Finding]:
             f"The aggregator rejected reports with fewer than {fewest} or more than {most} ones. Honest clients send such reports with "
             f"probability below {TAIL_PROBABILITY:.0e}, so shares are biased by at most {TAIL_PROBABILITY / abs(params.mechanism.q_star - params.mechanism.p_star):.0e}.",
             "To count these reports, run the aggregator without --reject-implausible.",
-            level=Level.NOTE,
+            severity=Severity.NOTE,
         )
 
 
@@ -68,7 +68,7 @@ def forged_reports_unknown(decoding: Decoding) -> Iterator[Finding]:
             f"No number of forged reports for {unknown:,} of {format_count(len(decoding.detected), 'detected candidate')}: in fewer "
             "than 16 cohorts, or with so many strings for the bits, forged reports change how those of others are weighted.",
             "Pass fewer candidates, or use a metric with more cohorts or bits (num_cohorts, num_bits).",
-            level=Level.NOTE,
+            severity=Severity.NOTE,
         )
 
 
@@ -88,7 +88,7 @@ def repeated_inputs(parts: Sequence[tuple[str, Collected]]) -> Iterator[Finding]
                     "repeated_inputs",
                     f"{earlier_name} and {name} hold the same counts, and both were added. Every report counts twice, so intervals are too narrow.",
                     "Name each file once.",
-                    level=Level.PROBLEM,
+                    severity=Severity.PROBLEM,
                 )
             elif shared_periods:
                 yield Finding(
@@ -155,7 +155,7 @@ def failed_fit_tests(tests: tuple[FitTest, ...], counts: BitCounts) -> Iterator[
     failed_names = {test.name for test in failed}
     for found in find_implausible(counts.metric.blocks, counts.count_profile()):
         if _EQUIVALENT_TESTS.get(found.kind) not in failed_names:
-            yield Finding(FAILED_FIT_TEST, found.description, level=Level.PROBLEM)
+            yield Finding(FAILED_FIT_TEST, found.description, severity=Severity.PROBLEM)
     for test in failed:
         failure, remedy = FAILURES[test.name]
         p_value = f"p = {test.p_value:.0e}" if test.p_value > 0 else "p < 1e-300"
@@ -163,7 +163,7 @@ def failed_fit_tests(tests: tuple[FitTest, ...], counts: BitCounts) -> Iterator[
             FAILED_FIT_TEST,
             f"{failure} ({p_value}). Estimates of this metric may be wrong.",
             remedy,
-            level=Level.PROBLEM,
+            severity=Severity.PROBLEM,
         )
 
 
@@ -174,7 +174,7 @@ def repeated_candidates(number: int) -> Iterator[Finding]:
             "repeated_candidates",
             f"{format_count(number, 'candidate')} repeated an earlier one and {'was' if number == 1 else 'were'} ignored. Each string is tested once.",
             "Remove duplicates from the list to avoid this warning.",
-            level=Level.NOTE,
+            severity=Severity.NOTE,
         )
 
 
@@ -187,7 +187,7 @@ def merged_candidates(design: DesignMatrix) -> Iterator[Finding]:
             f"{sum(map(len, equal_groups)):,} candidates set the same bits as another one in every cohort (such as "
             f"{' and '.join(escape_untrusted(repr(name)) for name in equal_groups[0][:2])}). Each group of them is one row with the share of the whole group.",
             "To separate them, use a metric with more bits or more cohorts.",
-            level=Level.NOTE,
+            severity=Severity.NOTE,
         )
 
 
@@ -245,7 +245,7 @@ def screened_candidates(design: DesignMatrix, selection: Selection) -> Iterator[
             "screened_candidates",
             f"{columns - kept:,} of {columns:,} candidates were left out. {method} The other candidates count as unlisted.",
             f'Up to {MAX_CANDIDATES:,} candidates of bit counts are all estimated, with method "auto". Pass no more than that to avoid this.',
-            level=Level.NOTE if selection.independent or not kept else Level.WARNING,
+            severity=Severity.NOTE if selection.independent or not kept else Severity.WARNING,
         )
 
 
@@ -257,7 +257,7 @@ def unused_reports(reports: Reports | None, kept: DesignMatrix) -> Iterator[Find
             f"Only the bit counts of these reports were used, because there are {len(kept.groups):,} candidates. Decoding from the "
             f"individual reports gives smaller errors, but is limited to {mixed_effects.MAX_CANDIDATES:,} candidates.",
             "Pass fewer candidates.",
-            level=Level.NOTE,
+            severity=Severity.NOTE,
         )
 
 
@@ -334,7 +334,7 @@ def unlisted_strings(decoding: Decoding) -> Iterator[Finding]:
             f"{missing}. {meaning}",
             f"To find out {words}, compare a list of words (--more-candidates FILE, Decoding.match_unlisted, or More strings of `hubbub explore`), "
             f"and add the {'match' if one else 'matches'} to the candidates.",
-            level=Level.NOTE if string.separated else Level.WARNING,
+            severity=Severity.NOTE if string.separated else Severity.WARNING,
         )
 
 
@@ -358,13 +358,13 @@ def impossible_totals(decoding: Decoding, fitted: FitResult | None = None) -> It
         side = "below 0" if total.share + reach < 0 else above
         if side is not None:
             text = f"The estimate of {name} is {total.share:{form}}, which is {side} by more than {_STANDARD_ERRORS} standard errors."
-            yield Finding("impossible_totals", f"{text} {reason}", remedy, level=Level.PROBLEM)
+            yield Finding("impossible_totals", f"{text} {reason}", remedy, severity=Severity.PROBLEM)
     if fitted is not None and not decoding.fabricated:
         largest = max(decoding.unlisted.share, 0) + _STANDARD_ERRORS * decoding.unlisted.std_error
         variance, error = fitted.nuisance.unlisted_variance, fitted.nuisance.unlisted_variance_error
         if variance > largest**2 + _STANDARD_ERRORS * error:
             text = f"The bits vary more than an unlisted share of {largest:.1%} can explain."
-            yield Finding("impossible_totals", f"{text} {reason}", remedy, level=Level.PROBLEM)
+            yield Finding("impossible_totals", f"{text} {reason}", remedy, severity=Severity.PROBLEM)
 
 
 _HEADERS = {"candidate", "candidates", "value", "values", "string", "strings", "name", "names"}

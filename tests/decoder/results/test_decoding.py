@@ -19,7 +19,7 @@ from hubbub import Metric, ParameterError, Params, SummaryError
 from hubbub.mechanisms.unary import UnaryResponse
 from hubbub.summary import BitCounts, PatternCounts
 from hubbub.summary.plausibility import find_implausible
-from hubbub_decoder import CandidateError, Decoding, Estimate, Finding, Level, OutputError, ShareEstimate, decode
+from hubbub_decoder import CandidateError, Decoding, Estimate, Finding, OutputError, Severity, ShareEstimate, decode
 from hubbub_decoder.data.populations import distribution_shares, draw_population
 from hubbub_decoder.estimators import message_passing
 from hubbub_decoder.estimators.fit_result import NO_STRINGS, FitResult
@@ -290,28 +290,33 @@ def test_table_and_json_have_text_and_remedy_of_a_warning() -> None:
     for remedy, line in (("Decode 240.", "Warning: Too few. Decode 240."), ("", "Warning: Too few.")):
         decoding = replace(by_hand(), warnings=(Finding("few_reports", "Too few.", remedy),))
         assert decoding.to_dict()["warnings"] == [
-            {"kind": "few_reports", "text": "Too few.", "remedy": remedy, "level": "warning"}
+            {"kind": "few_reports", "text": "Too few.", "remedy": remedy, "severity": "warning"}
         ]
         assert rendered(decoding).splitlines()[-1] == line
 
 
-@pytest.mark.parametrize("level", Level)
-def test_every_surface_has_the_level_of_a_finding_in_words(level: Level) -> None:
-    decoding = replace(by_hand(), warnings=(Finding("kind", "What was found.", "What to do.", level),))
-    line = f"{level.value.capitalize()}: What was found. What to do."
-    assert decoding.to_dict()["warnings"][0]["level"] == level.value
+@pytest.mark.parametrize("severity", Severity)
+def test_every_surface_has_the_severity_of_a_finding_in_words(severity: Severity) -> None:
+    decoding = replace(by_hand(), warnings=(Finding("kind", "What was found.", "What to do.", severity),))
+    line = f"{severity.value.capitalize()}: What was found. What to do."
+    assert decoding.to_dict()["warnings"][0]["severity"] == severity.value
     assert line in rendered(decoding).splitlines()
     assert line in str(decoding.diagnose()).splitlines()
     assert f">{line}</p>" in decoding._repr_html_()
     page = render_decoding(decoding, inline_scripts())
-    assert f'<p class="note {level}"><strong>{line.partition(":")[0]}:</strong> What was found. What to do.</p>' in page
+    assert (
+        f'<p class="note {severity}"><strong>{line.partition(":")[0]}:</strong> What was found. What to do.</p>' in page
+    )
 
 
 def test_diagnosis_stops_at_a_problem() -> None:
     found = {
-        level: replace(by_hand(), warnings=(Finding("kind", "It.", level=level),)).diagnose().verdict for level in Level
+        severity: replace(by_hand(), warnings=(Finding("kind", "It.", severity=severity),)).diagnose().verdict
+        for severity in Severity
     }
-    assert [level for level, verdict in found.items() if "Do not use the estimates" in verdict] == [Level.PROBLEM]
+    assert [severity for severity, verdict in found.items() if "Do not use the estimates" in verdict] == [
+        Severity.PROBLEM
+    ]
 
 
 @pytest.mark.parametrize(("error", "determined"), [(0.249, True), (0.251, False), (math.nan, False)])
