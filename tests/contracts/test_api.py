@@ -62,13 +62,13 @@ PUBLIC_MEMBERS: dict[str, set[str]] = {
 """Public members of classes whose other members belong to the packages themselves."""
 
 INTERNAL_MEMBERS: dict[str, set[str]] = {
-    "hubbub.Buckets": {"accumulates", "combine", "digest_fields", "fraction", "hash_scheme", "index_of", "number"},
+    "hubbub.Buckets": {"accumulates", "combine", "digest_fields", "fraction", "index_of", "number"},
     "hubbub.Discovery": {
         *("check_cohorts", "cohorts", "digest_fields", "fragment", "group", "lengths", "ngram", "num_symbols"),
         "prefix_cohorts",
     },
     "hubbub.Metric": {"facts", "reports_per_unit", "require", "row_bytes"},
-    "hubbub.Params": {"canonical", "has_like_cohorts", "possible_ones"},
+    "hubbub.Params": {"canonical", "possible_ones", "scheme"},
     "hubbub.Secret": {"stream"},
     "hubbub.privacy.PrivacyFigures": {"rows"},
 }

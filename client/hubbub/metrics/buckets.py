@@ -167,11 +167,6 @@ class Buckets:
         """Whether the metric estimates the mean alone, from one bit."""
         return self.estimate is Estimand.MEAN
 
-    @property
-    def hash_scheme(self) -> str:
-        """Mapping from numbers to bits."""
-        return "threshold-v1" if self.is_mean else "one-hot"
-
     def fraction(self, number: float) -> float:
         """Return the place of a number in the range, after it is cut to [e_0, e_k].
 

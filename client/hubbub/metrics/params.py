@@ -11,16 +11,11 @@ from hubbub.errors import ParameterError
 from hubbub.mechanisms import subset  # noqa: F401  (its class registers its word)
 from hubbub.mechanisms.mechanism import Mechanism, checked_mechanism, mechanism_of_fields
 from hubbub.mechanisms.unary import UnaryResponse
+from hubbub.metrics.hash_schemes import HASH_SCHEMES, HashScheme
 from hubbub.number_checks import check_integer
-
-HASH_SCHEMES = ("murmur3-v1", "google-md5", "one-hot", "threshold-v1", "set-v1")
-"""Mappings from a value to bits: two Bloom filters, one bit per category, one bit that compares a number with a threshold, and one bit of
-the item that the cohort stands for."""
 
 MAX_BITS = 1024
 MAX_COHORTS = 1 << 16
-MEAN_COHORTS = 16
-"""Cohorts of a metric that estimates a mean: more hardly lower its variance."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, init=False)
@@ -32,9 +27,9 @@ class Params:
     num_bits
         k, in [1, 1024].
     num_hashes
-        h, in [1, k). The schemes one-hot, threshold-v1 and set-v1 need exactly 1.
+        h, in [1, 1024]. A Bloom filter needs fewer than bits, any other hash scheme exactly 1.
     num_cohorts
-        m, in [1, 65536]. Clients accept powers of two up to 256 only, and for set-v1 the number of items.
+        m, in [1, 65536]. Clients accept powers of two up to 256 only, and for sets the number of items.
     prob_p, prob_q
         Probability that a reported bit is one if the permanent bit is 0, and if it is 1.
     prob_f
@@ -43,7 +38,7 @@ class Params:
         In place of `prob_f`, the probability that a permanent bit is one if the true bit is 0, and if it is 1. One bit
         needs a symmetric response.
     hash_scheme
-        "murmur3-v1", "google-md5", "one-hot", "threshold-v1" or "set-v1".
+        Mapping from a value to bits: of strings "murmur3-v1" or "google-md5", of any other kind its own.
     mechanism
         Randomization of the bits, in place of the probabilities.
 
@@ -114,28 +109,7 @@ class Params:
         check_integer("num_bits", self.num_bits, 1, MAX_BITS, hint="pass 128, for example")
         check_integer("num_cohorts", self.num_cohorts, 1, MAX_COHORTS, hint="pass 64, for example")
         check_integer("num_hashes", self.num_hashes, 1, MAX_BITS, hint="pass 2, for example")
-        if self.hash_scheme == "one-hot":
-            if self.num_hashes != 1 or self.num_cohorts != 1:
-                raise ParameterError(
-                    "one-hot needs num_hashes = 1 and num_cohorts = 1, "
-                    f"got {self.num_hashes} and {self.num_cohorts}: a category is one bit, the same in every client"
-                )
-        elif self.hash_scheme in ("threshold-v1", "set-v1"):
-            if self.num_hashes != 1 or self.num_bits != 1:
-                raise ParameterError(
-                    f"{self.hash_scheme} needs num_bits = 1 and num_hashes = 1, got {self.num_bits} and {self.num_hashes}: "
-                    "a client answers one question, which its cohort decides"
-                )
-        elif self.num_hashes >= self.num_bits:
-            raise ParameterError(
-                f"num_hashes must be below num_bits, got {self.num_hashes} of {self.num_bits}: "
-                "a value that sets every bit cannot be distinguished; use fewer hashes or more bits"
-            )
-        if self.hash_scheme == "google-md5" and (self.num_bits > 256 or self.num_hashes > 16):
-            raise ParameterError(
-                "google-md5 uses one byte of MD5 per hash, so num_bits <= 256 and num_hashes <= 16, "
-                f"got {self.num_bits} and {self.num_hashes}; use murmur3-v1"
-            )
+        self.scheme.check_sizes(self.num_bits, self.num_hashes, self.num_cohorts)
 
     @classmethod
     def one_hot(
@@ -230,15 +204,15 @@ class Params:
 
     @property
     def possible_ones(self) -> range | tuple[int, ...]:
-        """Numbers of true bits that a value may have, "no value" included; hashes of google-md5 may coincide."""
+        """Numbers of true bits that a value may have, "no value" included."""
         if self.mechanism.has_no_value_bit:
             return (1,)
-        return range(self.num_hashes + 1) if self.hash_scheme == "google-md5" else (0, self.num_hashes)
+        return self.scheme.possible_ones(self.num_hashes)
 
     @property
-    def has_like_cohorts(self) -> bool:
-        """Whether a value has equally many true bits in every cohort, if hashes do not coincide."""
-        return self.hash_scheme not in ("threshold-v1", "set-v1")
+    def scheme(self) -> type[HashScheme]:
+        """The hash scheme of this name."""
+        return HASH_SCHEMES[self.hash_scheme]
 
     @property
     def blocks(self) -> tuple[Params]:

@@ -198,11 +198,9 @@ def metric_or_unnamed(metric: Metric | Params) -> Metric:
     """Return the metric; for `Params` of a Bloom filter, an unnamed string metric."""
     if isinstance(metric, Metric):
         return metric
-    if metric.hash_scheme not in ("one-hot", "threshold-v1", "set-v1"):
+    if metric.scheme.hashes_strings:
         return Metric.string("unnamed", metric)
-    raise SummaryError(
-        f"{metric.hash_scheme} parameters do not contain the categories, edges or items: pass the Metric"
-    )
+    raise SummaryError(f"{metric.hash_scheme} parameters do not say which values there are: pass the Metric")
 
 
 def check_counts(name: str, values: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.int64]:

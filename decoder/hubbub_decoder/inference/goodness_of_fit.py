@@ -81,8 +81,8 @@ def run_fit_tests(collected: BitCounts | PatternCounts | Reports) -> tuple[FitTe
         tests.append(_coincident_hash_test(_count_numbers_of_ones(collected), params))
     if counts.num_reports >= _MIN_REPORTS_PER_COHORT * len(counts.reports):
         tests += [_equal_cohorts_test(counts), *_total_ones_tests(counts)]
-        tests.append(_even_bits_test(counts) if params.has_like_cohorts else None)
-        tests.append(_thresholds_test(counts) if params.hash_scheme == "threshold-v1" else None)
+        tests.append(_even_bits_test(counts) if params.scheme.has_like_cohorts else None)
+        tests.append(_thresholds_test(counts) if counts.metric.kind.has_threshold else None)
     return tuple(test for test in tests if test is not None)
 
 
@@ -117,9 +117,7 @@ def _ones_probabilities(params: Params) -> Floats:
 
     returns : (k + 1, sizes)   rows t = 0 .. k; columns d = 0 and h (google-md5: d = 0 .. h)
     """
-    h = params.num_hashes
-    sizes = range(h + 1) if params.hash_scheme == "google-md5" else (0, h)
-    return ones_distributions(params.blocks)[list(sizes)].T
+    return ones_distributions(params.blocks)[list(params.possible_ones)].T
 
 
 def _coincident_hash_test(ones: NDArray[np.int64], params: Params) -> FitTest | None:
@@ -154,7 +152,7 @@ def _equal_cohorts_test(counts: BitCounts) -> FitTest | None:
 
 
 def _total_ones_tests(counts: BitCounts) -> Iterator[FitTest | None]:
-    """Yield tests of the total number of ones; none for google-md5, where the number of true bits varies.
+    """Yield tests of the total number of ones; none where values have different numbers of true bits.
 
     In every cohort a report has on average h q* + (k - h) p* ones with a value, and k p* without. With v the share with a value,
     the variance of the number of ones is
@@ -166,7 +164,7 @@ def _total_ones_tests(counts: BitCounts) -> Iterator[FitTest | None]:
     """
     params = counts.metric.params
     used = counts.reports > 0
-    if params.hash_scheme == "google-md5":
+    if params.scheme.has_varying_ones:
         return
     n, total = counts.reports[used], counts.ones[used].sum(axis=1)
     k, h, p, q = params.num_bits, params.num_hashes, params.mechanism.p_star, params.mechanism.q_star
@@ -176,7 +174,7 @@ def _total_ones_tests(counts: BitCounts) -> Iterator[FitTest | None]:
     variance = v * h * (q * (1 - q) - p * (1 - p)) + k * p * (1 - p) + v * (1 - v) * (h * (q - p)) ** 2
     if variance == 0:
         return
-    if len(n) > 1 and params.has_like_cohorts:
+    if len(n) > 1 and params.scheme.has_like_cohorts:
         statistic = float(np.sum((total - n * mean) ** 2 / (n * variance)))
         yield _chi_squared_test("ones_by_cohort", (statistic, len(n) - 1), _reports_per_client(counts))
     z = abs(share - v) * abs(h * (q - p)) / np.sqrt(_reports_per_client(counts) * variance / n.sum())

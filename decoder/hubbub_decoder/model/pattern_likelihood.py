@@ -224,9 +224,7 @@ class FilterTable:
 
 def count_filters(params: Params) -> int:
     """Number F of filters that a string can have, "no value" included, without building the table."""
-    k, h = params.num_bits, params.num_hashes
-    sizes = range(1, h + 1) if params.hash_scheme == "google-md5" else [h]
-    return 1 + sum(comb(k, size) for size in sizes)
+    return sum(comb(params.num_bits, size) for size in params.possible_ones)
 
 
 def filter_indices(design: DesignMatrix, table: FilterTable) -> NDArray[np.int16]:

@@ -58,7 +58,7 @@ class JointKind(Kind):
             if not isinstance(part, BlockKind):
                 raise DefinitionError("a part of a joint metric must not be joint itself: list its parts instead")
             part.check_part(name)
-        cohorts = {block.num_cohorts for block in self.blocks if block.hash_scheme != "one-hot"}
+        cohorts = {part.num_cohorts for part in self.parts.values() if part.num_strings}
         if len(cohorts) > 1:
             raise DefinitionError(
                 "the string parts of a joint metric must have one num_cohorts, "

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 
 from hubbub.errors import DefinitionError, InvalidValueError
 from hubbub.mechanisms.mechanism import Mechanism, mechanism_class
+from hubbub.metrics.hash_schemes import HashScheme
 from hubbub.metrics.params import Params, first_bits
 from hubbub.metrics.rules import check_collectable
 from hubbub.text import format_count, with_article
@@ -372,11 +373,11 @@ class BlockKind(Kind):
         probabilities = params.mechanism.probabilities.items()
         yield Fact("probabilities", ", ".join(f"{name} = {probability:.6g}" for name, probability in probabilities))
 
-    def _check_scheme(self, num_bits: int, scheme: str = "one-hot") -> None:
+    def _check_scheme(self, num_bits: int, scheme: type[HashScheme]) -> None:
         num_bits = row_bits(num_bits, self.params.mechanism, has_no_value=self.has_no_value)
-        if self.params.hash_scheme != scheme or self.params.num_bits != num_bits:
+        if self.params.scheme is not scheme or self.params.num_bits != num_bits:
             raise DefinitionError(
-                f"{with_article(self.word)} metric needs {scheme} parameters of {num_bits} bits, "
+                f"{with_article(self.word)} metric needs {scheme.name} parameters of {num_bits} bits, "
                 f"got {self.params.hash_scheme} of {self.params.num_bits}"
             )
 

@@ -10,6 +10,7 @@ from typing import Any
 from hubbub.errors import DefinitionError, InvalidValueError
 from hubbub.mechanisms.mechanism import Mechanism, mechanism_of_fields
 from hubbub.metrics.buckets import BUCKET_FIELDS, Buckets, Several, format_number
+from hubbub.metrics.hash_schemes import HashScheme, OneQuestion
 from hubbub.metrics.kinds.kind import (
     BlockKind,
     BloomBits,
@@ -19,7 +20,11 @@ from hubbub.metrics.kinds.kind import (
     Value,
     row_bits,
 )
-from hubbub.metrics.params import MEAN_COHORTS, Params
+from hubbub.metrics.kinds.one_hot import OneHot
+from hubbub.metrics.params import Params
+
+MEAN_COHORTS = 16
+"""Cohorts of a metric that estimates a mean: more hardly lower its variance."""
 
 _REPORTED_NUMBER: Mapping[Several, str] = {
     Several.ONE: "one at random",
@@ -27,6 +32,12 @@ _REPORTED_NUMBER: Mapping[Several, str] = {
     Several.MAX: "the largest",
     Several.LAST: "the last",
 }
+
+
+class Threshold(OneQuestion):
+    """The bit is one if the number reaches the client's threshold, which lies in the part of the range that the cohort stands for."""
+
+    name = "threshold-v1"
 
 
 @dataclass(frozen=True)
@@ -47,7 +58,7 @@ class NumberKind(BlockKind):
             raise DefinitionError(
                 f"{type(self).__name__} does not estimate the {self.buckets.estimate}: use Metric.ordinal(...)"
             )
-        self._check_scheme(len(self.buckets), self.buckets.hash_scheme)
+        self._check_scheme(len(self.buckets), _scheme_of(self.buckets))
 
     def check_part(self, name: str) -> None:
         raise DefinitionError(
@@ -174,7 +185,11 @@ def ordinal_kind(buckets: Buckets, mechanism: Mechanism) -> OrdinalKind | MeanKi
         num_bits=row_bits(len(buckets), mechanism, has_no_value=buckets.default is None),
         num_hashes=1,
         num_cohorts=MEAN_COHORTS if buckets.is_mean else 1,
-        hash_scheme=buckets.hash_scheme,
+        hash_scheme=_scheme_of(buckets).name,
         mechanism=mechanism,
     )
     return (MeanKind if buckets.is_mean else OrdinalKind)(params, buckets)
+
+
+def _scheme_of(buckets: Buckets) -> type[HashScheme]:
+    return Threshold if buckets.is_mean else OneHot

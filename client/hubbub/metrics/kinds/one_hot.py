@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hubbub.errors import DefinitionError, InvalidValueError
+from hubbub.errors import DefinitionError, InvalidValueError, ParameterError
 from hubbub.mechanisms.mechanism import Mechanism, mechanism_of_fields
+from hubbub.metrics.hash_schemes import HashScheme
 from hubbub.metrics.kinds.kind import (
     BlockKind,
     BloomBits,
@@ -19,6 +20,20 @@ from hubbub.metrics.kinds.kind import (
 )
 from hubbub.metrics.params import MAX_BITS, Params, one_hot_params
 from hubbub.text import with_article
+
+
+class OneHot(HashScheme):
+    """Bit i is one for the value i."""
+
+    name = "one-hot"
+
+    @classmethod
+    def check_sizes(cls, num_bits: int, num_hashes: int, num_cohorts: int) -> None:
+        if num_hashes != 1 or num_cohorts != 1:
+            raise ParameterError(
+                f"{cls.name} needs num_hashes = 1 and num_cohorts = 1, got {num_hashes} and {num_cohorts}: "
+                "a category is one bit, the same in every client"
+            )
 
 
 @dataclass(frozen=True)
@@ -39,7 +54,7 @@ class CategoricalKind(BlockKind):
     def __post_init__(self) -> None:
         object.__setattr__(self, "categories", tuple(self.categories))
         _check_number_of_categories(len(self.categories))
-        self._check_scheme(len(self.categories))
+        self._check_scheme(len(self.categories), OneHot)
         check_names(self.categories, "a category", "categories")
         if self.other is not None and self.other not in self.categories:
             raise DefinitionError(f"other must be one of the categories, got {self.other!r}")
@@ -105,7 +120,7 @@ class BooleanKind(BlockKind):
     _no_value_is = "as false"
 
     def __post_init__(self) -> None:
-        self._check_scheme(1)
+        self._check_scheme(1, OneHot)
 
     @property
     def labels(self) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from hubbub.errors import DefinitionError, InvalidValueError
 from hubbub.mechanisms.mechanism import Mechanism, mechanism_of_fields
+from hubbub.metrics.hash_schemes import OneQuestion
 from hubbub.metrics.kinds.kind import BlockKind, BloomBits, ChangeWords, Fact, KindWord, Value
 from hubbub.metrics.kinds.one_hot import check_names
 from hubbub.metrics.params import Params
@@ -18,6 +19,12 @@ from hubbub.text import with_article
 MAX_ITEMS = MAX_CLIENT_COHORTS
 SEPARATOR = ","
 """Between the items of a set on a command line and in a file of a population."""
+
+
+class ItemOfCohort(OneQuestion):
+    """The bit is one if the set has the item that the cohort stands for."""
+
+    name = "set-v1"
 
 
 @dataclass(frozen=True)
@@ -54,7 +61,7 @@ class SetKind(BlockKind):
             raise DefinitionError(
                 f"an item must not contain a comma, got {separated!r}: lists of items have commas between them"
             )
-        self._check_scheme(1, "set-v1")
+        self._check_scheme(1, ItemOfCohort)
         if self.params.num_cohorts != len(self.items):
             raise DefinitionError(
                 f"a set metric of {len(self.items)} items needs num_cohorts = {len(self.items)}, got {self.params.num_cohorts}"
@@ -126,7 +133,9 @@ class SetKind(BlockKind):
     def of_items(cls, items: Sequence[str], mechanism: Mechanism) -> SetKind:
         """Return the kind of sets of these items."""
         _check_number_of_items(len(items))
-        params = Params(num_bits=1, num_hashes=1, num_cohorts=len(items), hash_scheme="set-v1", mechanism=mechanism)
+        params = Params(
+            num_bits=1, num_hashes=1, num_cohorts=len(items), hash_scheme=ItemOfCohort.name, mechanism=mechanism
+        )
         return cls(params, tuple(items))
 
     @classmethod

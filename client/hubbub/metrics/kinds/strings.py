@@ -8,10 +8,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hubbub.errors import DefinitionError, InvalidValueError
+from hubbub.errors import DefinitionError, InvalidValueError, ParameterError
 from hubbub.hashing import google_md5, murmur3_v1
 from hubbub.mechanisms.mechanism import mechanism_of_fields
 from hubbub.metrics.discovery import Discovery
+from hubbub.metrics.hash_schemes import HashScheme
 from hubbub.metrics.kinds.kind import (
     DIGEST_BYTES,
     BlockKind,
@@ -24,7 +25,40 @@ from hubbub.metrics.kinds.kind import (
 from hubbub.metrics.params import MAX_BITS, Params
 
 MIN_STRING_BITS = 8
-_HASH_FUNCTIONS = {"murmur3-v1": murmur3_v1.bit_positions, "google-md5": google_md5.bit_positions}
+
+
+class Murmur3Filter(HashScheme):
+    """Bloom filter whose h hashes have h different positions."""
+
+    name = "murmur3-v1"
+    hashes_strings = True
+
+    @classmethod
+    def check_sizes(cls, num_bits: int, num_hashes: int, num_cohorts: int) -> None:
+        if num_hashes >= num_bits:
+            raise ParameterError(
+                f"num_hashes must be below num_bits, got {num_hashes} of {num_bits}: "
+                "a value that sets every bit cannot be distinguished; use fewer hashes or more bits"
+            )
+
+
+class Md5Filter(Murmur3Filter):
+    """Bloom filter of google/rappor, whose hashes may coincide."""
+
+    name = "google-md5"
+    has_varying_ones = True
+
+    @classmethod
+    def check_sizes(cls, num_bits: int, num_hashes: int, num_cohorts: int) -> None:
+        super().check_sizes(num_bits, num_hashes, num_cohorts)
+        if num_bits > 256 or num_hashes > 16:
+            raise ParameterError(
+                f"{cls.name} uses one byte of MD5 per hash, so num_bits <= 256 and num_hashes <= 16, "
+                f"got {num_bits} and {num_hashes}; use {Murmur3Filter.name}"
+            )
+
+
+_HASH_FUNCTIONS = {Murmur3Filter.name: murmur3_v1.bit_positions, Md5Filter.name: google_md5.bit_positions}
 
 
 @dataclass(frozen=True)
@@ -56,7 +90,7 @@ class StringKind(BlockKind):
             raise DefinitionError("a string metric needs a mechanism whose bits are independent; use unary")
         if self.discover is None:
             return
-        if self.params.hash_scheme != "murmur3-v1":
+        if self.params.scheme is not Murmur3Filter:
             raise DefinitionError(
                 f"only a string metric with hash_scheme = 'murmur3-v1' has a discover table, got {self.params.hash_scheme}"
             )
@@ -148,7 +182,7 @@ class StringKind(BlockKind):
 
     def to_table(self) -> dict[str, Any]:
         fields = {name: getattr(self.params, name) for name in self.required_fields}
-        if self.params.hash_scheme != "murmur3-v1":
+        if self.params.scheme is not Murmur3Filter:
             fields["hash_scheme"] = self.params.hash_scheme
         if self.discover is not None:
             fields["discover"] = {name: value for name, value in self.discover.to_dict().items() if value is not None}

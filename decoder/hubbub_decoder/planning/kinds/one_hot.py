@@ -10,8 +10,9 @@ from typing import Any, ClassVar, TypeVar
 from hubbub.metrics.buckets import Buckets, Estimand
 from hubbub.metrics.kinds import BlockKind, BooleanKind, CategoricalKind, MeanKind, OrdinalKind, SetKind, ordinal_kind
 from hubbub.metrics.kinds.kind import row_bits
+from hubbub.metrics.kinds.numbers import MEAN_COHORTS
 from hubbub.metrics.kinds.sets import MAX_ITEMS
-from hubbub.metrics.params import MAX_BITS, MEAN_COHORTS, Params, one_hot_params
+from hubbub.metrics.params import MAX_BITS, Params, one_hot_params
 from hubbub_decoder.planning.law.accuracy import (
     BitAccuracy,
     ItemAccuracy,
