@@ -8,7 +8,6 @@ from itertools import accumulate
 from typing import Any
 
 from hubbub.errors import ParameterError
-from hubbub.mechanisms import subset  # noqa: F401  (its class registers its word)
 from hubbub.mechanisms.mechanism import Mechanism, checked_mechanism, mechanism_of_fields
 from hubbub.mechanisms.unary import UnaryResponse
 from hubbub.metrics.hash_schemes import HASH_SCHEMES, HashScheme

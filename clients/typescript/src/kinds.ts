@@ -4,7 +4,7 @@ import { concatBytes, fromBigInt, toBigInt, utf8 } from "./bytes.ts";
 import { Discovery } from "./discovery.ts";
 import { check, InvalidValueError } from "./errors.ts";
 import { md5, sha256 } from "./hashes.ts";
-import { type Mechanism, SubsetSelection, UnaryResponse } from "./mechanism.ts";
+import { type Mechanism, readMechanism } from "./mechanism.ts";
 import { murmur3Positions } from "./murmur3.ts";
 
 export type Fields = Readonly<Record<string, unknown>>;
@@ -104,9 +104,7 @@ function readSizes(fields: Fields): Sizes {
   const numHashes = integer(fields, "num_hashes", 1, MAX_BITS);
   const numCohorts = integer(fields, "num_cohorts", 1, MAX_COHORTS);
   const hashScheme = String(fields["hash_scheme"]);
-  const word = fields["mechanism"];
-  check(word === undefined || word === "subset", "mechanism", word);
-  const mechanism = word ? new SubsetSelection(fields, numBits) : new UnaryResponse(fields, numBits);
+  const mechanism = readMechanism(fields, numBits);
   const upToAll = Array.from({ length: numHashes + 1 }, (_, ones) => ones);
   const possibleOnes = mechanism.hasNoValueBit ? [1] : hashScheme === "google-md5" ? upToAll : [0, numHashes];
   return {

@@ -262,6 +262,20 @@ export class SubsetSelection implements Mechanism {
   }
 }
 
+/** Mechanism of each word of a definition. */
+const MECHANISMS: Readonly<Record<string, new (fields: Fields, numBits: number) => Mechanism>> = {
+  unary: UnaryResponse,
+  subset: SubsetSelection,
+};
+
+/** Mechanism of a block of bits. */
+export function readMechanism(fields: Fields, numBits: number): Mechanism {
+  const { mechanism: word = "unary" } = fields;
+  const mechanism = typeof word === "string" && Object.hasOwn(MECHANISMS, word) ? MECHANISMS[word] : undefined;
+  check(mechanism !== undefined, "mechanism", word);
+  return new mechanism(fields, numBits);
+}
+
 function number(bytes: Uint8Array, start: number, length: number): number {
   return Number(toBigInt(bytes.subarray(start, start + length)));
 }

@@ -20,8 +20,7 @@ from hubbub_decoder.inference.intervals import DETECTION_POWER
 from hubbub_decoder.planning.definition import PLACEHOLDER_DESCRIPTION, PLACEHOLDER_OWNER, toml_lines
 from hubbub_decoder.planning.description import Description, describe_accuracy
 from hubbub_decoder.planning.law.accuracy import MAX_REPORTS, Accuracy
-from hubbub_decoder.planning.probabilities import TOLERANCE, chain_of, choose_hold, limits_of, noise_of
-from hubbub_decoder.planning.subset_selection import SKEWED_SHARE, skewed_loss
+from hubbub_decoder.planning.probabilities import chain_of, choose_hold, limits_of, noise_of
 from hubbub_decoder.planning.wishes import Design, Wishes, planner_for
 from hubbub_decoder.results.estimates import Finding, Severity
 
@@ -49,8 +48,8 @@ class Plan:
         Smallest variance with a symmetric permanent response, divided by the variance of this plan, without
         collisions.
     other
-        Smallest variance with the other mechanism, unary encoding or subset selection, divided by the variance of this
-        plan. None: the kind has one mechanism.
+        Smallest variance with another mechanism, such as unary encoding in place of subset selection, divided by the
+        variance of this plan. None: the kind has one mechanism.
     notes
         Reasons of the choice, a sentence each.
     warnings
@@ -203,22 +202,13 @@ def _symmetric_noise(wishes: Wishes, design: Design) -> float:
 
 def _notes(planned: Plan, design: Design) -> Iterator[str]:
     """Yield the reasons of the choice: its law, the mechanism, and the permanent response."""
-    wishes, unit, rows = planned.wishes, planned.wishes.epsilon_unit, design.rows
+    wishes, unit = planned.wishes, planned.wishes.epsilon_unit
     local = design.epsilon or wishes.epsilon
     yield from planned.description.accuracy.notes()
     if design.epsilon is not None:
         yield f"The central epsilon of {wishes.central:g} leaves epsilon = {design.epsilon:.3g} for a report, not {wishes.epsilon:g}."
-    if design.other is not None:
-        names = "subset selection, one row for all values", "unary encoding, one independent bit for each value"
-        chosen, other = names[:: 1 if rows else -1]
-        equal = " at the same central epsilon" if wishes.central else ""
-        yield f"{chosen.capitalize()}, is chosen: {other}, has {design.other:.2f} times its variance{equal}."
-    if rows is not None:
-        if (loss := skewed_loss(rows)) > TOLERANCE:
-            yield (
-                f"Where one value has {100 * SKEWED_SHARE:g} % of the clients, the others have {loss:.2f} times the variance that whole rows would "
-                "give: only the counts of bits are kept."
-            )
+    yield from design.reasons
+    if design.rows is not None:
         return
     if unit is not None and wishes.hold is None and limits_of(wishes).most_exchanged:
         reach, wanted = math.tanh(unit / 4), math.expm1(local) / (math.exp(local) + 3)

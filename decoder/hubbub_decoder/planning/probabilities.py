@@ -20,7 +20,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from hubbub.mechanisms.subset import SubsetSelection
 from hubbub.mechanisms.unary import differing_bits
 from hubbub.metrics.params import Params
 from hubbub.privacy import central_epsilon
@@ -28,7 +27,6 @@ from hubbub_decoder.array_types import Flags, Floats
 from hubbub_decoder.errors import PlanError
 from hubbub_decoder.planning.law.accuracy import MAX_REPORTS
 from hubbub_decoder.planning.law.chain import Chain
-from hubbub_decoder.planning.subset_selection import RowLimits, best_subset_selection
 from hubbub_decoder.planning.wishes import Wishes, planner_for, repetition_of
 
 DELTA = 1e-9
@@ -207,18 +205,6 @@ def choose_hold(wishes: Wishes, share: float) -> tuple[Wishes, str]:
         f"hold = {chosen.hold} is chosen, {chosen.epochs} epochs: a client needs at least {values} for {values} values in {last} periods. "
         f"{why}A changed value is reported from the next epoch on."
     )
-
-
-def rows_of(wishes: Wishes, share: float) -> SubsetSelection | None:
-    """Subset selection with the smallest variance of a share within the wishes, for the candidates and "no value"; None if there is none."""
-    unit = wishes.epsilon_unit
-    limits = RowLimits(
-        num_values=wishes.num_candidates + 1,
-        report=wishes.epsilon,
-        unit=math.inf if unit is None else unit,
-        unit_reports=wishes.hold or math.inf,
-    )
-    return best_subset_selection(limits, share, repetition_of(wishes.periods, wishes.hold))
 
 
 def cohorts_central(wishes: Wishes, block: Params, cohorts: int) -> float:

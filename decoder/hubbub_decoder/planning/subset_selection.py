@@ -8,12 +8,15 @@ limits leave for a report, and a on a grid.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from hubbub.mechanisms.probability import DYADIC_DIGITS
 from hubbub.mechanisms.subset import MAX_VALUES, SubsetSelection, rows_epsilon
 from hubbub_decoder.model.repetition import Repetition
 from hubbub_decoder.planning.law.chain import Chain
+from hubbub_decoder.planning.probabilities import TOLERANCE
+from hubbub_decoder.planning.wishes import RowPlanner, Wishes, repetition_of
 
 _GRID = 49
 _BISECTIONS = 30
@@ -38,6 +41,29 @@ class RowLimits:
         of_rows = self.num_values, num_ones, included, kept
         within_unit = self.unit == math.inf or rows_epsilon(*of_rows, self.unit_reports) <= self.unit
         return within_unit and rows_epsilon(*of_rows, 1) <= self.report
+
+
+class SubsetPlanner(RowPlanner[SubsetSelection]):
+    """Planner of subset selection."""
+
+    name = "subset selection, one row for all values"
+
+    def best(self, wishes: Wishes, share: float) -> SubsetSelection | None:
+        unit = wishes.epsilon_unit
+        limits = RowLimits(
+            num_values=wishes.num_candidates + 1,
+            report=wishes.epsilon,
+            unit=math.inf if unit is None else unit,
+            unit_reports=wishes.hold or math.inf,
+        )
+        return best_subset_selection(limits, share, repetition_of(wishes.periods, wishes.hold))
+
+    def notes(self, mechanism: SubsetSelection) -> Iterator[str]:
+        if (loss := skewed_loss(mechanism)) > TOLERANCE:
+            yield (
+                f"Where one value has {100 * SKEWED_SHARE:g} % of the clients, the others have {loss:.2f} times the variance that whole rows would "
+                "give: only the counts of bits are kept."
+            )
 
 
 def best_subset_selection(limits: RowLimits, share: float, repetition: Repetition) -> SubsetSelection | None:

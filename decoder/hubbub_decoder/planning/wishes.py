@@ -9,7 +9,6 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from hubbub.mechanisms.mechanism import Mechanism
-from hubbub.mechanisms.subset import SubsetSelection
 from hubbub.metrics.buckets import Estimand
 from hubbub.metrics.discovery import Discovery
 from hubbub.metrics.kinds import MIN_STRING_BITS, Kind, KindWord
@@ -28,6 +27,7 @@ DISCOVERED = 100
 _FIRST_SHARE = 0.002  # of a string to discover, before the limit of discovery is known
 
 K = TypeVar("K", bound=Kind)
+M = TypeVar("M", bound=Mechanism)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,9 +183,10 @@ class Design(NamedTuple):
     share    : share whose variance the probabilities minimize
     smallest : smallest share that matters
     discover : groups that report fragments of strings
-    rows     : subset selection, if its variance is smaller than that of unary encoding; `chain` is then the law of its bits
+    rows     : mechanism of a row for all values, if its variance is smaller than that of unary encoding; `chain` is then the law of its bits
     epsilon  : largest epsilon of a report that the central epsilon leaves, if that is less than the wished one
-    other    : smallest variance of the other mechanism over that of the design, at the same central epsilon; None: there is none
+    other    : smallest variance of the other mechanisms over that of the design, at the same central epsilon; None: there is none
+    reasons  : of the choice of the mechanism, a sentence each
     """
 
     chain: Chain
@@ -193,14 +194,32 @@ class Design(NamedTuple):
     share: float
     smallest: float
     discover: Discovery | None = None
-    rows: SubsetSelection | None = None
+    rows: Mechanism | None = None
     epsilon: float | None = None
     other: float | None = None
+    reasons: tuple[str, ...] = ()
 
     @property
     def mechanism(self) -> Mechanism:
         """The mechanism of the definition, whose epsilons are within the wishes."""
         return self.chain.within_epsilons() if self.rows is None else self.rows
+
+
+class RowPlanner(ABC, Generic[M]):
+    """What a plan asks about a mechanism with one row for all values, "no value" among them. The planner of a kind lists those that it offers.
+
+    name : of the mechanism, and what it does
+    """
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def best(self, wishes: Wishes, share: float) -> M | None:
+        """Return the mechanism with the smallest variance of a share within the wishes; None if there is none."""
+
+    def notes(self, mechanism: M) -> Iterator[str]:  # noqa: ARG002  (of other mechanisms)
+        """Yield what else the choice of the mechanism means."""
+        yield from ()
 
 
 class KindPlanner(ABC, Generic[K]):

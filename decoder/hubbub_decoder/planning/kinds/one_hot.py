@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar, TypeVar
 
 from hubbub.metrics.buckets import Buckets, Estimand
@@ -21,9 +22,13 @@ from hubbub_decoder.planning.law.accuracy import (
     Population,
 )
 from hubbub_decoder.planning.law.chain import Chain
-from hubbub_decoder.planning.probabilities import allowed_cohorts, chain_of, cohorts_central, noise_of, rows_of
-from hubbub_decoder.planning.wishes import Design, KindPlanner, Wishes
+from hubbub_decoder.planning.probabilities import allowed_cohorts, chain_of, cohorts_central, noise_of
+from hubbub_decoder.planning.subset_selection import SubsetPlanner
+from hubbub_decoder.planning.wishes import Design, KindPlanner, RowPlanner, Wishes
 
+ROWS: tuple[RowPlanner[Any], ...] = (SubsetPlanner(),)
+"""Mechanisms that a kind whose values exclude each other offers besides unary encoding."""
+_UNARY = "unary encoding, one independent bit for each value"
 _MOST_LOWERED = 64
 _BISECTIONS = 10
 
@@ -34,11 +39,11 @@ class OneHotPlanner(KindPlanner[K]):
     """Planner of a kind with one bit for each of the candidates. Its size is given, so only the probabilities are searched.
 
     candidates, rule : possible numbers of candidates, and the message for any other
-    has_rows : whether the reports may be rows of subset selection
+    rows : mechanisms with one row for all values that the reports may have in place of unary encoding
     """
 
     candidates: ClassVar[range] = range(2, MAX_BITS + 1)
-    has_rows: ClassVar[bool] = False
+    rows: ClassVar[tuple[RowPlanner[Any], ...]] = ()
     rule: ClassVar[str]
 
     def problems(self, wishes: Wishes) -> Iterator[str]:
@@ -55,14 +60,20 @@ class OneHotPlanner(KindPlanner[K]):
 
     def design(self, wishes: Wishes) -> Design:
         """Return the mechanism with the smallest variance; where a central epsilon is wished, each has the epsilon that this leaves."""
-        mechanisms = [self._unary, *([self._rows] if self.has_rows else [])]
-        designs = [found for of in mechanisms if (found := _within_central(wishes, of)) is not None]
+        mechanisms: dict[str, Callable[[Wishes], Design | None]] = {_UNARY: self._unary}
+        mechanisms |= {rows.name: partial(self._rows, rows) for rows in self.rows}
+        designs = {name: found for name, of in mechanisms.items() if (found := _within_central(wishes, of)) is not None}
         if not designs:
             block = self._unary(wishes)
             allowed_cohorts(wishes, _block(block), (block.size[2],))  # raises
-        noises = [noise_of(wishes, design.share, design.chain) for design in designs]
-        best = noises.index(min(noises))
-        return designs[best]._replace(other=max(noises) / min(noises) if len(designs) > 1 else None)
+        noises = {name: noise_of(wishes, design.share, design.chain) for name, design in designs.items()}
+        best, *others = sorted(noises, key=noises.__getitem__)
+        design = designs[best]
+        if not others:
+            return design
+        other, equal = noises[others[0]] / noises[best], " at the same central epsilon" if wishes.central else ""
+        chosen = f"{best.capitalize()}, is chosen: {others[0]}, has {other:.2f} times its variance{equal}."
+        return design._replace(other=other, reasons=(chosen, *design.reasons))
 
     def _size(self, wishes: Wishes) -> tuple[int, int, int]:
         (cohorts,) = self.cohorts
@@ -72,11 +83,13 @@ class OneHotPlanner(KindPlanner[K]):
         share = self.mean_share(wishes)
         return Design(chain_of(wishes, share), self._size(wishes), share, self.smallest_share(wishes))
 
-    def _rows(self, wishes: Wishes) -> Design | None:
+    def _rows(self, planner: RowPlanner[Any], wishes: Wishes) -> Design | None:
         share = self.mean_share(wishes)
-        rows = rows_of(wishes, share)
-        law = None if rows is None else Chain.of_mechanism(rows)
-        return law and Design(law, self._size(wishes), share, self.smallest_share(wishes), rows=rows)
+        rows = planner.best(wishes, share)
+        if rows is None:
+            return None
+        law, notes = Chain.of_mechanism(rows), tuple(planner.notes(rows))
+        return Design(law, self._size(wishes), share, self.smallest_share(wishes), rows=rows, reasons=notes)
 
     def accuracy(self, kind: K, population: Population, *, retained: bool) -> BitAccuracy:
         return BitAccuracy(**_law_fields(kind, population))
@@ -85,7 +98,7 @@ class OneHotPlanner(KindPlanner[K]):
 class CategoricalPlanner(OneHotPlanner[CategoricalKind], of=CategoricalKind):
     """Planner of categories."""
 
-    has_rows = True
+    rows = ROWS
     rule = f"a categorical metric has 2 to {MAX_BITS} categories. Pass another number, or `kind = string` for more."
 
     def kind(
@@ -142,7 +155,7 @@ class NumberPlanner(OneHotPlanner[OrdinalKind | MeanKind]):
 class OrdinalPlanner(NumberPlanner, of=OrdinalKind):
     """Planner of the distribution of numbers."""
 
-    has_rows = True
+    rows = ROWS
     rule = f"an ordinal metric has 2 to {MAX_BITS} buckets. Pass another number."
 
     def accuracy(self, kind: OrdinalKind | MeanKind, population: Population, *, retained: bool) -> OrdinalAccuracy:
