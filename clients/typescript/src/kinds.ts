@@ -47,6 +47,10 @@ export abstract class Kind {
   /** Whether the cohort is drawn for this metric alone. */
   readonly hasOwnCohort: boolean = false;
   readonly hasThreshold: boolean = false;
+  /** Whether the kind may be a part of a joint metric. */
+  readonly isPart: boolean = false;
+  /** Whether the bits depend on the client's cohort, also as those of a part. */
+  readonly hasCohorts: boolean = false;
   /** Whether the metric may have a group. */
   readonly takesGroup: boolean = true;
   readonly several: Several = "one";
@@ -158,6 +162,8 @@ export class StringKind extends Kind {
   readonly canonical: Fields;
   override readonly hasOwnCohort: boolean;
   override readonly takesGroup: boolean;
+  override readonly isPart: boolean;
+  override readonly hasCohorts = true;
   readonly #numHashes: number;
   readonly #discovery: Discovery | null;
   readonly #positions: (value: Uint8Array, cohort: number) => Iterable<number>;
@@ -184,6 +190,7 @@ export class StringKind extends Kind {
     check(!this.#discovery || sizes.hashScheme === "murmur3-v1", "hash_scheme", sizes.hashScheme);
     this.hasOwnCohort = this.#discovery !== null;
     this.takesGroup = this.#discovery === null;
+    this.isPart = this.#discovery === null;
     this.canonical = { ...sizes.canonical, ...(this.#discovery ? { discover: this.#discovery.canonical } : {}) };
   }
 
@@ -206,6 +213,7 @@ function md5Positions(value: Uint8Array, cohort: number, numBits: number, numHas
 
 export class CategoricalKind extends Kind {
   readonly word = "categorical";
+  override readonly isPart = true;
   readonly blocks: readonly Block[];
   readonly numCohorts = 1;
   readonly distinctValues: number;
@@ -240,6 +248,7 @@ export class CategoricalKind extends Kind {
 
 export class BooleanKind extends Kind {
   readonly word = "boolean";
+  override readonly isPart = true;
   readonly blocks: readonly Block[];
   readonly numCohorts = 1;
   readonly distinctValues = 2;
@@ -403,14 +412,14 @@ export class JointKind extends Kind {
       requireName(name);
       check(!this.#parts.has(name), "name", name);
       const kind = readKind(part);
-      check(["string", "categorical", "boolean"].includes(kind.word) && !kind.hasOwnCohort, "kind", kind.word);
+      check(kind.isPart, "kind", kind.word);
       this.#parts.set(name, kind);
       blocks.push({ ...kind.blocks[0]!, name, firstBit });
       firstBit += kind.numBits;
     }
     this.blocks = blocks;
     const kinds = [...this.#parts.values()];
-    const cohorts = new Set(kinds.filter((kind) => kind.word === "string").map((kind) => kind.numCohorts));
+    const cohorts = new Set(kinds.filter((kind) => kind.hasCohorts).map((kind) => kind.numCohorts));
     check(cohorts.size <= 1, "num_cohorts", [...cohorts]);
     check(new Set(blocks.map((block) => block.mechanism.hasPermanentNoise)).size === 1, "prob_f", "0 in some parts only");
     check(firstBit <= MAX_BITS, "num_bits", firstBit);
@@ -453,23 +462,26 @@ export function requireName(name: unknown): asserts name is string {
   check(typeof name === "string" && /^[a-z][a-z0-9_.-]{0,63}$/.test(name), "name", name);
 }
 
-const KINDS: Readonly<Record<string, new (fields: Fields) => Kind>> = {
-  string: StringKind,
-  categorical: CategoricalKind,
-  boolean: BooleanKind,
-  ordinal: OrdinalKind,
-  set: SetKind,
-  joint: JointKind,
+/** Class of each kind, and the fields that are empty for every other kind. */
+const KINDS: Readonly<Record<string, { readonly kind: new (fields: Fields) => Kind; readonly own: readonly string[] }>> = {
+  string: { kind: StringKind, own: ["discover"] },
+  categorical: { kind: CategoricalKind, own: ["categories", "other"] },
+  boolean: { kind: BooleanKind, own: [] },
+  ordinal: { kind: OrdinalKind, own: ["buckets"] },
+  set: { kind: SetKind, own: ["items"] },
+  joint: { kind: JointKind, own: ["parts"] },
 };
-/** Fields that only one kind has. */
-const OWNERS: Readonly<Record<string, string>> = { buckets: "ordinal", items: "set", parts: "joint", discover: "string" };
+
+function isEmpty(field: unknown): boolean {
+  return field === undefined || field === null || (Array.isArray(field) && field.length === 0);
+}
 
 export function readKind(fields: Fields): Kind {
   const word = fields["kind"];
-  const kind = typeof word === "string" && Object.hasOwn(KINDS, word) ? KINDS[word] : undefined;
-  check(kind !== undefined, "kind", word);
-  for (const [field, owner] of Object.entries(OWNERS)) check(fields[field] === undefined || owner === word, field, fields[field]);
-  const { categories = [], other = null } = fields;
-  check(word === "categorical" || (other === null && Array.isArray(categories) && categories.length === 0), "categories", categories);
-  return new kind(fields);
+  const found = typeof word === "string" && Object.hasOwn(KINDS, word) ? KINDS[word] : undefined;
+  check(found !== undefined, "kind", word);
+  for (const other of Object.values(KINDS)) {
+    for (const field of other.own) check(other === found || isEmpty(fields[field]), field, fields[field]);
+  }
+  return new found.kind(fields);
 }

@@ -14,7 +14,7 @@ from hubbub.cli.help_sections import SectionedCommand, section
 from hubbub.cli.output import PATH, json_option, print_json, print_toml
 from hubbub.errors import ParameterError
 from hubbub.metrics.buckets import Buckets, Estimand
-from hubbub.metrics.kinds import MIN_STRING_BITS, KindWord
+from hubbub.metrics.kinds import KINDS, MIN_STRING_BITS, BlockKind, KindWord
 from hubbub.metrics.params import MAX_BITS
 from hubbub.metrics.periods import PeriodKind
 from hubbub_decoder.cli.shared import ShowStage, elapsed_time
@@ -27,7 +27,7 @@ _DEFAULT_REPORTS = 1_000_000
 _COUNT = click.IntRange(min=1)
 _EPSILON = click.FloatRange(min=0, min_open=True)
 _SHARE = click.FloatRange(0, 1, min_open=True, max_open=True)
-_KINDS = [str(word) for word in KindWord if word is not KindWord.JOINT]
+_KINDS = [str(word) for word in KindWord if issubclass(KINDS[word], BlockKind)]
 """Kinds that can be planned: each part of a joint metric is planned on its own."""
 _OF_DESCRIPTION = ("num_reports", "share", "num_candidates", "periods", "retained")
 _FIELD = re.compile(r"`(\w+)(?: = ([^`]+))?`")

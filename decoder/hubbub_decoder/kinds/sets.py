@@ -10,6 +10,7 @@ from hubbub.metrics.kinds import SetKind, Value
 from hubbub.metrics.kinds.sets import SEPARATOR
 from hubbub.text import format_count
 from hubbub_decoder.errors import PopulationError
+from hubbub_decoder.estimators.items import fit_items
 from hubbub_decoder.kinds.one_hot import OneHotOperations
 from hubbub_decoder.kinds.operations import Positions
 from hubbub_decoder.model.evidence import Evidence
@@ -22,7 +23,7 @@ class SetOperations(OneHotOperations[SetKind], of=SetKind):
     """Operations of sets; a value of a population is its items with commas between them."""
 
     def _decode(self, evidence: Evidence, rows: Sequence[str] | None, options: Options) -> Decoding:
-        return build_item_decoding(evidence, self._selected(rows), options)
+        return build_item_decoding(fit_items(evidence, options.target), evidence, self._selected(rows), options)
 
     def positions(self, values: Sequence[str]) -> Positions:
         return np.array([self._in_cohorts(value) for value in values], np.int16)[:, :, None]

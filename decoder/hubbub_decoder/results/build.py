@@ -14,7 +14,7 @@ from hubbub.metrics.kinds import Kind
 from hubbub_decoder.array_types import Flags, Floats, Indices
 from hubbub_decoder.estimators.categories import category_intervals, simultaneous_level
 from hubbub_decoder.estimators.fit_result import NO_STRINGS, FitResult
-from hubbub_decoder.estimators.items import fit_items
+from hubbub_decoder.estimators.items import ItemFit
 from hubbub_decoder.estimators.ordinal import estimate_mean, fit_buckets
 from hubbub_decoder.inference.error_law import ErrorLaw, Sampling
 from hubbub_decoder.inference.influence import ReportInfluence
@@ -99,9 +99,9 @@ def build_mean_decoding(evidence: Evidence, buckets: Buckets, options: Options) 
     )
 
 
-def build_item_decoding(evidence: Evidence, selected: Sequence[str], options: Options) -> Decoding:
-    """Decoding of sets: intervals and tests of all items, and the mean number of items as the total of the listed ones."""
-    fit, items = fit_items(evidence, options.target), evidence.metric.kind.named_values
+def build_item_decoding(fit: ItemFit, evidence: Evidence, selected: Sequence[str], options: Options) -> Decoding:
+    """Decoding of values that do not exclude each other: intervals and tests of all, and their mean number as the total of the listed ones."""
+    items = evidence.metric.kind.named_values
     shown = np.array([items.index(name) for name in selected])
     law = fit.law.take(shown)
     nothing, unknown = ShareEstimate(0.0, 0.0, 0.0, 0.0), np.full(3, np.nan)

@@ -394,7 +394,7 @@ def kind_from_dict(fields: Mapping[str, Any]) -> Kind:
         name = next((name for name in of.json_fields if fields.get(name) and word is not owner), None)
         if name is not None:
             raise DefinitionError(f"only {with_article(owner)} metric has {name}, got {with_article(word)} one")
-    if word is not KindWord.JOINT and not fields.keys() >= {"categories", "other"}:
+    if issubclass(KINDS[word], BlockKind) and not fields.keys() >= {"categories", "other"}:
         raise DefinitionError(
             "categories or other is missing: the definition was changed or damaged after it was written"
         )

@@ -61,10 +61,7 @@ class NumberKind(BlockKind):
         self._check_scheme(len(self.buckets), _scheme_of(self.buckets))
 
     def check_part(self, name: str) -> None:
-        raise DefinitionError(
-            f"part {name} must be a string, categorical or boolean metric, got an ordinal one: "
-            "declare its buckets as categories"
-        )
+        raise DefinitionError(f"part {name} must not be an ordinal metric: declare its buckets as categories")
 
     @property
     def labels(self) -> tuple[str, ...]:

@@ -69,8 +69,7 @@ class SetKind(BlockKind):
 
     def check_part(self, name: str) -> None:
         raise DefinitionError(
-            f"part {name} must be a string, categorical or boolean metric, got a set: "
-            "a client answers for one item, so use a boolean part for each item that matters"
+            f"part {name} must not be a set: a client answers for one item, so use a boolean part for each item that matters"
         )
 
     def check_group(self) -> None:
