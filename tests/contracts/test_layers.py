@@ -67,11 +67,6 @@ LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
         (".",),
     ),
 }
-CONCRETE_KINDS = {
-    "hubbub_decoder.results.ordinal",  # the buckets of a decoding that is loaded
-    "hubbub_decoder.discovery.discover",  # groups that report prefixes
-}
-"""Modules outside the kinds that import a class of one kind."""
 SOURCES = {
     "hubbub": REPOSITORY / "client" / "hubbub",
     "hubbub_aggregator": REPOSITORY / "aggregator" / "hubbub_aggregator",
@@ -153,19 +148,6 @@ def is_wrong(importer: str, imported: str) -> bool:
 def test_modules_import_only_lower_layers() -> None:
     wrong = {(importer, name) for importer, names in arrows().items() for name in names if is_wrong(importer, name)}
     assert wrong == set()
-
-
-def test_concrete_kinds_are_imported_where_they_are_worked_on() -> None:
-    """Other modules ask the kind of a metric, so that a new kind needs no change of theirs."""
-    allowed = ("hubbub.metrics.", "hubbub_decoder.kinds.", "hubbub_decoder.planning.kinds.")
-    importers = {
-        module
-        for module, file in MODULES.items()
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("hubbub.metrics.kinds")
-        if any(alias.name.endswith("Kind") and alias.name not in ("Kind", "BlockKind") for alias in node.names)
-    }
-    assert {module for module in importers if not module.startswith(allowed)} == CONCRETE_KINDS
 
 
 def test_no_two_modules_import_each_other() -> None:

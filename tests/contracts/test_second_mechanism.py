@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 import pytest
 
@@ -17,7 +15,6 @@ from hubbub_decoder.audit.audit import audit_metric
 from hubbub_decoder.estimators.categories import RowNoise
 from hubbub_decoder.planning.definition import toml_lines
 from hubbub_decoder.simulation import simulate, simulate_reports
-from tests.support.paths import REPOSITORY
 
 MECHANISM = SubsetSelection(num_values=4, num_ones=2, prob_q=0.75)
 AGE = Metric(
@@ -95,9 +92,3 @@ def test_strings_refuse_it() -> None:
     )
     with pytest.raises(DefinitionError, match="bits are independent"):
         StringKind(wide)
-
-
-def test_no_module_of_the_decoder_asks_for_a_mechanism_by_its_class() -> None:
-    """Three modules asked for subset selection, and would have taken another mechanism with dependent bits for one with independent bits."""
-    asks = re.compile(r"isinstance\([^()]*(SubsetSelection|UnaryResponse)")
-    assert [path.name for path in (REPOSITORY / "decoder").rglob("*.py") if asks.search(path.read_text())] == []
