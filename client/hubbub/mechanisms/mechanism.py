@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Rate = TypeVar("Rate", float, "NDArray[np.float64]")
 
 MECHANISMS: dict[str, type[Mechanism]] = {}
-"""Class of each word that a definition may have as its `mechanism`."""
+"""Class of each word that a definition may have as its `mechanism`. `hubbub/__init__.py` imports the module of each."""
 
 DEFAULT = "unary"
 
