@@ -3,6 +3,6 @@
 Each module registers the planners of its kinds, and is imported here.
 """
 
-from hubbub_decoder.planning.kinds import one_hot, strings
+from hubbub_decoder.planning.kinds import numbers, one_hot, sets, strings
 
-__all__ = ["one_hot", "strings"]
+__all__ = ["numbers", "one_hot", "sets", "strings"]

@@ -1,4 +1,4 @@
-"""Planners of the kinds whose values have a bit of their own: categories, booleans, buckets, and the one bit of a mean or of an item."""
+"""Planners of categories and booleans, and what the planners of all kinds without a search for sizes have in common."""
 
 from __future__ import annotations
 
@@ -8,19 +8,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, TypeVar
 
-from hubbub.metrics.buckets import Buckets, Estimand
-from hubbub.metrics.kinds import BlockKind, BooleanKind, CategoricalKind, MeanKind, OrdinalKind, SetKind, ordinal_kind
+from hubbub.metrics.kinds import BlockKind, BooleanKind, CategoricalKind
 from hubbub.metrics.kinds.kind import row_bits
-from hubbub.metrics.kinds.numbers import MEAN_COHORTS
-from hubbub.metrics.kinds.sets import MAX_ITEMS
 from hubbub.metrics.params import MAX_BITS, Params, one_hot_params
-from hubbub_decoder.planning.law.accuracy import (
-    BitAccuracy,
-    ItemAccuracy,
-    MeanAccuracy,
-    OrdinalAccuracy,
-    Population,
-)
+from hubbub_decoder.planning.law.accuracy import BitAccuracy, Population
 from hubbub_decoder.planning.law.chain import Chain
 from hubbub_decoder.planning.probabilities import allowed_cohorts, chain_of, cohorts_central, noise_of
 from hubbub_decoder.planning.subset_selection import SubsetPlanner
@@ -92,7 +83,7 @@ class OneHotPlanner(KindPlanner[K]):
         return Design(law, self._size(wishes), share, self.smallest_share(wishes), rows=rows, reasons=notes)
 
     def accuracy(self, kind: K, population: Population, *, retained: bool) -> BitAccuracy:
-        return BitAccuracy(**_law_fields(kind, population))
+        return BitAccuracy(**law_fields(kind, population))
 
 
 class CategoricalPlanner(OneHotPlanner[CategoricalKind], of=CategoricalKind):
@@ -117,65 +108,6 @@ class BooleanPlanner(OneHotPlanner[BooleanKind], of=BooleanKind):
 
     def kind(self, design: Design, *, categories: Sequence[str] | None, edges: Sequence[float] | None) -> BooleanKind:
         return BooleanKind(one_hot_params(1, design.mechanism))
-
-
-class SetPlanner(OneHotPlanner[SetKind], of=SetKind):
-    """Planner of sets: each item has the law of a boolean metric of its own clients, and half of them are taken to use it at most."""
-
-    candidates = range(2, MAX_ITEMS + 1)
-    rule = f"a set metric has 2 to {MAX_ITEMS} items. Pass another number."
-    total_share = 0.5
-
-    def true_ones(self, wishes: Wishes, hashes: int) -> tuple[int, tuple[int, ...]]:  # one bit, whatever is wished
-        return 1, (0, hashes)
-
-    def _size(self, wishes: Wishes) -> tuple[int, int, int]:
-        return 1, 1, wishes.num_candidates
-
-    def kind(self, design: Design, *, categories: Sequence[str] | None, edges: Sequence[float] | None) -> SetKind:
-        names = categories or [f"item {i + 1}" for i in range(design.size[2])]
-        return SetKind.of_items(names, design.mechanism)
-
-    def accuracy(self, kind: SetKind, population: Population, *, retained: bool) -> ItemAccuracy:
-        return ItemAccuracy(items=len(kind.items), **_law_fields(kind, population))
-
-
-class NumberPlanner(OneHotPlanner[OrdinalKind | MeanKind]):
-    """Planner of numbers in buckets."""
-
-    def kind(
-        self, design: Design, *, categories: Sequence[str] | None, edges: Sequence[float] | None
-    ) -> OrdinalKind | MeanKind:
-        return ordinal_kind(self._buckets(tuple(edges or range(design.size[0] + 1))), design.mechanism)
-
-    def _buckets(self, edges: tuple[float, ...]) -> Buckets:
-        return Buckets(edges)
-
-
-class OrdinalPlanner(NumberPlanner, of=OrdinalKind):
-    """Planner of the distribution of numbers."""
-
-    rows = ROWS
-    rule = f"an ordinal metric has 2 to {MAX_BITS} buckets. Pass another number."
-
-    def accuracy(self, kind: OrdinalKind | MeanKind, population: Population, *, retained: bool) -> OrdinalAccuracy:
-        mechanism = kind.params.mechanism
-        return OrdinalAccuracy(buckets=kind.buckets, mechanism=mechanism, **_law_fields(kind, population))
-
-
-class MeanPlanner(NumberPlanner, of=MeanKind):
-    """Planner of the mean of numbers, whose one bit has the law of a boolean."""
-
-    candidates = range(1, 2)
-    rule = "a metric with estimate = mean has one bit and needs no candidates. Leave out num_candidates."
-    total_share = 0.5
-    cohorts = (MEAN_COHORTS,)
-
-    def accuracy(self, kind: OrdinalKind | MeanKind, population: Population, *, retained: bool) -> MeanAccuracy:
-        return MeanAccuracy(buckets=kind.buckets, **_law_fields(kind, population))
-
-    def _buckets(self, edges: tuple[float, ...]) -> Buckets:
-        return Buckets(edges, default=edges[0], estimate=Estimand.MEAN)
 
 
 def _within_central(wishes: Wishes, mechanism: Callable[[Wishes], Design | None]) -> Design | None:
@@ -206,5 +138,6 @@ def _block(design: Design) -> Params:
     return one_hot_params(row_bits(num_bits, mechanism, has_no_value=True), mechanism)
 
 
-def _law_fields(kind: BlockKind, population: Population) -> dict[str, Any]:
+def law_fields(kind: BlockKind, population: Population) -> dict[str, Any]:
+    """Return the chain and the population of a law of accuracy."""
     return {"chain": Chain.of_mechanism(kind.params.mechanism), **population._asdict()}

@@ -2,8 +2,7 @@
 
     Accuracy            what every law has: detection limit, reports needed, its rows in tables
       BitAccuracy       each share is that of one bit, as for categories, buckets and booleans
-        OrdinalAccuracy, MeanAccuracy      numbers: their mean, in units of the metric
-        ItemAccuracy    sets: each client answers for one item
+                        further laws of kinds are beside their planners, in `planning/kinds`
       StringAccuracy    candidates share bits: collisions, uneven load of the cohorts, likelihood of patterns and reports
         DiscoveryAccuracy                  strings that are found without a list
 
@@ -21,8 +20,6 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from hubbub.mechanisms.mechanism import Mechanism
-from hubbub.metrics.buckets import Buckets
 from hubbub.metrics.discovery import Discovery
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.discovery.discover import DEFAULT_BEAM
@@ -31,7 +28,7 @@ from hubbub_decoder.estimators.categories import count_law
 from hubbub_decoder.estimators.message_passing import too_crowded
 from hubbub_decoder.inference.error_law import ErrorLaw, Sampling
 from hubbub_decoder.inference.intervals import DETECTION_POWER, detection_level
-from hubbub_decoder.model.distributions import binom, norm
+from hubbub_decoder.model.distributions import norm
 from hubbub_decoder.model.random_string import same_bits_probability
 from hubbub_decoder.model.repetition import Repetition
 from hubbub_decoder.planning.law.chain import Chain
@@ -44,8 +41,6 @@ _NUMBERS_PER_CANDIDATE = 20  # `use_fixed_effects`
 _MIN_COHORTS_FOR_RANDOM_EFFECTS = 3
 _MAX_LIMIT_STEPS = 60
 MAX_REPORTS = 10**12
-_LARGE_MEAN = 1000.0
-_MENTIONED = 1e-3
 
 Data = Literal["bits", "patterns", "reports"]
 """What is decoded: bit counts, pattern counts (k <= 16), or retained reports."""
@@ -206,131 +201,6 @@ class BitAccuracy(Accuracy):
         absent, present = (float(self.chain.noise(share, self.repetition)) * (q - p) ** 2 for share in (0.0, 1.0))
         reports = clients * self.repetition.per_client
         return count_law(np.array([p * reports]), reports, (p, q), (absent, present), sampling)
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class ItemAccuracy(BitAccuracy):
-    """Law of the shares of items, of which each client answers for one, so that n = Binomial(N, 1 / M) of the clients answer for an item.
-
-        Var = E[1 / n] noise / T + x (1 - x) (E[1 / n] - 1 / N) N / (N - 1)        E[1 / n] given n >= 1, about M / N for N >> M
-
-    An item without an answer has no estimate. So no share is detected with probability .9 where n = 0 has a probability above .1.
-    """
-
-    items: int
-
-    def variance(self, share: Floats | float) -> Floats:
-        x = np.asarray(share, float)
-        return np.asarray(self.clients / self._asked * super().variance(x) + x * (1 - x) * self._sampling.variance)
-
-    @property
-    def _error_law(self) -> ErrorLaw:
-        return self._law_of_count(self._asked, self._sampling)
-
-    @property
-    def _asked(self) -> float:
-        """Clients that answer for an item, 1 / E[1 / n]."""
-        return 1 / _mean_inverse(self.clients, self.items)
-
-    @property
-    def _sampling(self) -> Sampling:
-        """Choice of the clients that answer for an item."""
-        return Sampling.of_clients(self._asked, self.clients)
-
-    def detection_limit(self) -> float:
-        return super().detection_limit() if self._unanswered <= 1 - DETECTION_POWER else math.inf
-
-    def notes(self) -> Iterator[str]:
-        """Yield the probability that nobody answers for an item, from a thousandth on."""
-        if self._unanswered >= _MENTIONED:
-            yield (
-                f"An item has {self._reports_of_a_share():.3g} reports on average, and none with probability {self._unanswered:.2g}. "
-                "It then has no estimate. More clients or fewer items lower this."
-            )
-
-    @property
-    def _unanswered(self) -> float:
-        """P(n = 0)."""
-        return float((1 - 1 / self.items) ** self.clients)
-
-    def _reports_of_a_share(self) -> float:
-        return self.clients / self.items
-
-
-@lru_cache(maxsize=256)
-def _mean_inverse(clients: float, items: int) -> float:
-    """E[1 / n | n >= 1] of n = Binomial(N, 1 / M); above a mean of 1,000, by its expansion in the cumulants of n, to 1e-8.
-
-    >>> round(_mean_inverse(2, 2), 12)  # n = 1, 2 with probabilities 1/2 and 1/4: (1/2 + 1/8) / (3/4)
-    0.833333333333
-    """
-    mean, left = clients / items, 1 - 1 / items
-    if mean > _LARGE_MEAN:
-        return (1 + left / mean + left * (1 + left) / mean**2) / mean
-    number = max(1, round(clients))
-    n = np.arange(1, min(number, math.ceil(mean + 12 * math.sqrt(mean) + 30)) + 1)
-    chances = binom.pmf(n, number, 1 / items)
-    return float((chances / n).sum() / chances.sum())
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class OrdinalAccuracy(BitAccuracy):
-    """Law of the shares of buckets, and of the mean and the distribution of the numbers in them."""
-
-    buckets: Buckets
-    mechanism: Mechanism
-
-    def notes(self) -> Iterator[str]:
-        """Yield the standard errors of the mean and of the distribution function, where every bucket has the same share.
-
-        Var(mean) = V sum_i (c_i - c)**2        Var(F) = V k / 4 at the middle edge        V: Var(x_i) - Cov(x_i, x_j) of shares of 1/k
-        """
-        k, centers = len(self.buckets), np.array(self.buckets.centers)
-        error = math.sqrt(float(self.variance(1 / k)) - self._covariance(1 / k))
-        of_mean = error * float(np.sqrt(((centers - centers.mean()) ** 2).sum()))
-        yield (
-            f"With numbers spread evenly over the {k} buckets, the standard error of their mean is {of_mean:.3g} and that of the "
-            f"distribution function up to {100 * error * math.sqrt(k) / 2:.3g} %. Fewer buckets lower both."
-        )
-
-    def _covariance(self, share: float) -> float:
-        """Covariance of the noise of two shares of this size; 0 for independent bits."""
-        instantaneous, permanent = (
-            (1 - 2 * share) * neither + 2 * share * one for neither, one in self.mechanism.noise_covariances()
-        )
-        debiased = (instantaneous + self.repetition.per_response * permanent) / float(
-            self.chain.q_star - self.chain.p_star
-        ) ** 2
-        return debiased / (self.clients * self.repetition.per_client)
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class MeanAccuracy(BitAccuracy):
-    """Law of a mean: the share of the clients whose number reaches their threshold is the place of the mean in the range."""
-
-    buckets: Buckets
-
-    @property
-    def width(self) -> float:
-        """Difference of the two ends of the range."""
-        low, high = self.buckets.edges
-        return high - low
-
-    def rows(self) -> Iterator[tuple[str, str]]:
-        error, unit = self.std_error(0.0), " of the range"
-        yield "detection limit", f"{percent_text(self.detection_limit())}{unit}"
-        yield "standard error of the mean", f"{percent_text(error)}{unit}: {error * self.width:.3g}"
-
-    def notes(self) -> Iterator[str]:
-        """Yield the standard error of the mean of the reporters, where numbers are spread evenly over the range.
-
-        Var(mean) = (e_1 - e_0)**2 (V + 1 / (12 N))        V: noise of a share of 1/2        1 / 12 = int t (1 - t) dt - 1 / 12
-        """
-        of_mean = self.width * math.sqrt(float(self.variance(0.5)) + 1 / (12 * self.clients))
-        yield (
-            f"With numbers spread evenly over the range, the standard error of their mean is {of_mean:.3g}. A smaller range lowers it. "
-            "The detection limit above is that of a share of the range."
-        )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -1,0 +1,109 @@
+"""Planner of sets, and the law of the shares of their items."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from hubbub.metrics.kinds import SetKind
+from hubbub.metrics.kinds.sets import MAX_ITEMS
+from hubbub_decoder.array_types import Floats
+from hubbub_decoder.inference.error_law import ErrorLaw, Sampling
+from hubbub_decoder.inference.intervals import DETECTION_POWER
+from hubbub_decoder.model.distributions import binom
+from hubbub_decoder.planning.kinds.one_hot import OneHotPlanner, law_fields
+from hubbub_decoder.planning.law.accuracy import BitAccuracy, Population
+from hubbub_decoder.planning.wishes import Design, Wishes
+
+_LARGE_MEAN = 1000.0
+_MENTIONED = 1e-3
+
+
+class SetPlanner(OneHotPlanner[SetKind], of=SetKind):
+    """Planner of sets: each item has the law of a boolean metric of its own clients, and half of them are taken to use it at most."""
+
+    candidates = range(2, MAX_ITEMS + 1)
+    rule = f"a set metric has 2 to {MAX_ITEMS} items. Pass another number."
+    total_share = 0.5
+
+    def true_ones(self, wishes: Wishes, hashes: int) -> tuple[int, tuple[int, ...]]:  # one bit, whatever is wished
+        return 1, (0, hashes)
+
+    def _size(self, wishes: Wishes) -> tuple[int, int, int]:
+        return 1, 1, wishes.num_candidates
+
+    def kind(self, design: Design, *, categories: Sequence[str] | None, edges: Sequence[float] | None) -> SetKind:
+        names = categories or [f"item {i + 1}" for i in range(design.size[2])]
+        return SetKind.of_items(names, design.mechanism)
+
+    def accuracy(self, kind: SetKind, population: Population, *, retained: bool) -> ItemAccuracy:
+        return ItemAccuracy(items=len(kind.items), **law_fields(kind, population))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ItemAccuracy(BitAccuracy):
+    """Law of the shares of items, of which each client answers for one, so that n = Binomial(N, 1 / M) of the clients answer for an item.
+
+        Var = E[1 / n] noise / T + x (1 - x) (E[1 / n] - 1 / N) N / (N - 1)        E[1 / n] given n >= 1, about M / N for N >> M
+
+    An item without an answer has no estimate. So no share is detected with probability .9 where n = 0 has a probability above .1.
+    """
+
+    items: int
+
+    def variance(self, share: Floats | float) -> Floats:
+        x = np.asarray(share, float)
+        return np.asarray(self.clients / self._asked * super().variance(x) + x * (1 - x) * self._sampling.variance)
+
+    @property
+    def _error_law(self) -> ErrorLaw:
+        return self._law_of_count(self._asked, self._sampling)
+
+    @property
+    def _asked(self) -> float:
+        """Clients that answer for an item, 1 / E[1 / n]."""
+        return 1 / _mean_inverse(self.clients, self.items)
+
+    @property
+    def _sampling(self) -> Sampling:
+        """Choice of the clients that answer for an item."""
+        return Sampling.of_clients(self._asked, self.clients)
+
+    def detection_limit(self) -> float:
+        return super().detection_limit() if self._unanswered <= 1 - DETECTION_POWER else math.inf
+
+    def notes(self) -> Iterator[str]:
+        """Yield the probability that nobody answers for an item, from a thousandth on."""
+        if self._unanswered >= _MENTIONED:
+            yield (
+                f"An item has {self._reports_of_a_share():.3g} reports on average, and none with probability {self._unanswered:.2g}. "
+                "It then has no estimate. More clients or fewer items lower this."
+            )
+
+    @property
+    def _unanswered(self) -> float:
+        """P(n = 0)."""
+        return float((1 - 1 / self.items) ** self.clients)
+
+    def _reports_of_a_share(self) -> float:
+        return self.clients / self.items
+
+
+@lru_cache(maxsize=256)
+def _mean_inverse(clients: float, items: int) -> float:
+    """E[1 / n | n >= 1] of n = Binomial(N, 1 / M); above a mean of 1,000, by its expansion in the cumulants of n, to 1e-8.
+
+    >>> round(_mean_inverse(2, 2), 12)  # n = 1, 2 with probabilities 1/2 and 1/4: (1/2 + 1/8) / (3/4)
+    0.833333333333
+    """
+    mean, left = clients / items, 1 - 1 / items
+    if mean > _LARGE_MEAN:
+        return (1 + left / mean + left * (1 + left) / mean**2) / mean
+    number = max(1, round(clients))
+    n = np.arange(1, min(number, math.ceil(mean + 12 * math.sqrt(mean) + 30)) + 1)
+    chances = binom.pmf(n, number, 1 / items)
+    return float((chances / n).sum() / chances.sum())
