@@ -22,7 +22,7 @@ from tests.support.container import Container, Image, built_images, running
 from tests.support.near_expiry import with_near_expiry
 from tests.support.paths import DEPLOY, DOCS, REPOSITORY
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.slow
 
 COMPOSE = yaml.safe_load((DEPLOY / "compose" / "compose.yaml").read_text())
 REPLICA = COMPOSE["services"]["replica-1"]
