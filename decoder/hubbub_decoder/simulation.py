@@ -342,14 +342,21 @@ def _respond(
 def consecutive_periods(metric: Metric, number: int, first: date = FIRST_DAY) -> tuple[str, ...]:
     """First days of so many consecutive periods of a metric; the day `first` is in the first of them.
 
+    Raises PopulationError if one would begin after the year 9999.
+
     >>> from hubbub import UnaryResponse
     >>> dark = Metric.boolean("dark", UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5), period="month")
     >>> consecutive_periods(dark, 2, date(2026, 11, 29))
     ('2026-11-01', '2026-12-01')
     """
     periods = [Period.containing(metric.period, first)]
-    while len(periods) < number:
-        periods.append(periods[-1].next())
+    try:
+        while len(periods) < number:
+            periods.append(periods[-1].next())
+    except OverflowError:
+        raise PopulationError(
+            f"{metric.name}: {number} periods from {first} on end after the year 9999. Pass an earlier day, or fewer periods."
+        ) from None
     return tuple(map(str, periods))
 
 

@@ -229,8 +229,9 @@ def test_simulated_group_and_period_are_those_of_a_pulled_summary(content: str, 
         read = read_collected(out)
         assert read.metric.group is not None
         assert (tuple(read.periods), read.metric.group.value) == (periods, value)
-    for wrong in (["--group", "c"], ["--period", "29.11.2026"]):
+    for wrong in (["--group", "c"], ["--period", "29.11.2026"], ["--period", "9999-12-31", "--periods", "2"]):
         result = hubbub("simulate", grouped, "os", *drawn, *wrong)
+        assert isinstance(result.exception, SystemExit), "a traceback"
         assert result.exit_code
         assert wrong[1] in result.output
 
