@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from hubbub.metrics.metric import Metric
 
 _DELTA = 1e-9
-_MIN_STRING_COHORTS = 4
-"""With fewer cohorts, an unlisted string can have the bits of a candidate in every cohort."""
 
 
 def _reject_nan(context: click.Context, option: click.Parameter, number: float | None) -> float | None:
@@ -52,7 +50,8 @@ def check(definitions: Path, max_epsilon: float | None, *, as_json: bool) -> Non
 
     Exit code 1 if the file is invalid, if a description, owner or purpose is still a placeholder, if no client reports a metric under the
     default Policy, or if a metric is above --max-epsilon. Also warns about expired metrics, metrics that soon exhaust the default Policy,
-    metrics with reports that can be linked to one client, string metrics with few cohorts, an expiry beyond a year, and missing reviews.
+    metrics with reports that can be linked to one client, definitions that perhaps do not mean what they say, an expiry beyond a year, and
+    missing reviews.
 
     \b
     Example:
@@ -79,12 +78,7 @@ def check(definitions: Path, max_epsilon: float | None, *, as_json: bool) -> Non
     warnings += (f"under the default Policy: {text}" for text in policy_warnings(Policy(), collected, today))
     warnings += filter(None, map(linkability_warning, collected))
     warnings += filter(None, map(group_warning, collected))
-    warnings += (
-        f"{metric.name}: num_cohorts = {metric.num_cohorts}: a detected candidate may be a frequent unlisted string. "
-        "Use 8 or more cohorts."
-        for metric in collected
-        if metric.kind.num_strings and metric.num_cohorts < _MIN_STRING_COHORTS
-    )
+    warnings += (f"{metric.name}: {text}" for metric in collected for text in metric.kind.warnings())
     warnings += registry_warnings(collected, today)
     accepted = [metric for metric in loaded.versions() if not has_expired(metric, today)]
     problems = [*placeholder_problems(accepted), *limit_problems(accepted)]

@@ -138,7 +138,7 @@ def test_check_warns_about_string_metrics_with_few_cohorts(num_cohorts: int, num
     assert result.exit_code == 0
     warning = (
         f"warning: homepage: num_cohorts = {num_cohorts}: a detected candidate may be a frequent unlisted string. "
-        "Use 8 or more cohorts."
+        "Use 8 or more cohorts"
     )
     assert result.stderr.count(warning) == number
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from hubbub import DefinitionError, HubbubError, Metric
+from hubbub import DefinitionError, Discovery, HubbubError, Metric, Params, UnaryResponse
 from hubbub.metrics.kinds import KINDS, kind_from_dict
 from tests.support.every_kind import METRICS
 
@@ -33,6 +34,8 @@ WRONG_VALUES: tuple[Any, ...] = (
     {"a": 1},
 )
 DAMAGES = 4_000
+COINS = UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.5)
+STRINGS = Params(num_bits=64, num_hashes=1, num_cohorts=128, prob_p=0.25, prob_q=0.75, prob_f=0.5)
 
 
 def damaged(fields: Any, rng: random.Random) -> Any:
@@ -110,3 +113,32 @@ def test_field_of_another_kind_is_refused(metric: Metric, field: str) -> None:
         DefinitionError, match=f"only an? {OWN_FIELDS[field]} metric has {field}, got an? {metric.kind} one"
     ):
         Metric.from_dict(metric.to_dict() | {field: ["x"]})
+
+
+@pytest.mark.parametrize(
+    ("metric", "words"),
+    [
+        (Metric.categorical("os", ("linux", "Other"), COINS), "`other` is not set"),
+        (Metric.categorical("os", ("linux", "Other"), COINS, other="linux"), None),
+        (Metric.categorical("os", ("linux", "macos"), COINS), None),
+        (Metric.set("plugins", ("vim", "other"), COINS), "nothing is counted as 'other' by itself"),
+        (Metric.set("plugins", ("vim", "git"), COINS), None),
+        (Metric.string("page", STRINGS), None),
+        (Metric.string("page", replace(STRINGS, num_cohorts=2)), "num_cohorts = 2"),
+        (Metric.string("page", STRINGS, discover=Discovery(longest=4)), None),
+        (
+            Metric.string("page", STRINGS, discover=Discovery(longest=4, method="ngrams", alphabet="abcd")),
+            "find fewer strings",
+        ),
+    ],
+)
+def test_warnings_name_what_the_author_perhaps_does_not_mean(metric: Metric, words: str | None) -> None:
+    found = list(metric.kind.warnings())
+    assert len(found) == (words is not None)
+    assert words is None or words in found[0]
+
+
+def test_joint_kind_warns_of_its_parts() -> None:
+    rest = Metric.categorical("os", ("linux", "other"), COINS)
+    joint = Metric.joint("both", (rest, Metric.boolean("dark", COINS)))
+    assert list(joint.kind.warnings()) == [f"part os: {text}" for text in rest.kind.warnings()]

@@ -19,7 +19,7 @@ from click.testing import CliRunner
 from hubbub.cli import main
 from hubbub.errors import ParameterError
 from hubbub.metrics.definitions import parse_definitions
-from hubbub.metrics.kinds import KindWord
+from hubbub.metrics.kinds import CategoricalKind, KindWord
 from hubbub.metrics.metric import Metric
 from hubbub.privacy import epsilon, epsilon_permanent
 from hubbub_decoder.cli.plan import command
@@ -44,6 +44,14 @@ def test_toml_without_expiry_has_a_comment_to_complete() -> None:
     assert "None" not in text
     completed = text.replace("# expires = YYYY-MM-DD", "expires = 2099-01-01")
     assert parse_definitions(completed)["homepage"].expires == TOMORROW
+
+
+@pytest.mark.parametrize(("last", "other"), [("other", "other"), ("macos", None)])
+def test_category_named_other_is_that_of_unlisted_values(last: str, other: str | None) -> None:
+    wishes = Wishes(kind=KindWord.CATEGORICAL, num_candidates=2, epsilon=2, num_reports=10_000)
+    kind = plan(wishes, categories=("linux", last)).metric.kind
+    assert isinstance(kind, CategoricalKind)
+    assert kind.other == other
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KindWord if kind is not KindWord.JOINT])
@@ -236,6 +244,9 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"epsilon": 1, "num_reports": 10, "share": 1.0}, "share must be a number in"),
     ({"epsilon": 1, "num_reports": 10, "kind": "boolean", "num_candidates": 3}, "a boolean metric has one bit"),
     ({"epsilon": 1, "num_reports": 10, "kind": "categorical", "num_candidates": 2000}, "2 to 1024 categories"),
+    ({"epsilon": 1, "num_reports": 10, "kind": "categorical"}, "`num_candidates` is missing: a categorical metric"),
+    ({"epsilon": 1, "num_reports": 10, "kind": "ordinal"}, "`num_candidates` is missing: an ordinal metric"),
+    ({"epsilon": 1, "num_reports": 10, "kind": "set"}, "`num_candidates` is missing: a set metric"),
     ({"epsilon": 1, "num_reports": 10, "hold": 7}, "without a longitudinal epsilon"),
     ({"epsilon": 1, "num_reports": 10, "hold": 7, "longitudinal": 4, "values": 2}, "exclude each other"),
     (

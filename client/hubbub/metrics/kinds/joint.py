@@ -94,6 +94,10 @@ class JointKind(Kind):
             "a joint metric takes no group: make the label a categorical part, which answers the same question without sending it in clear"
         )
 
+    def warnings(self) -> Iterator[str]:
+        for name, part in self.parts.items():
+            yield from (f"part {name}: {text}" for text in part.warnings())
+
     def facts(self) -> Iterator[Fact]:
         for name, part in self.parts.items():
             yield from (fact.of_part(name) for fact in part.facts())

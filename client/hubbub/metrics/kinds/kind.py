@@ -196,6 +196,10 @@ class Kind(ABC):
         """Check that reports of this kind may have a public label; raises DefinitionError."""
         return
 
+    def warnings(self) -> Iterator[str]:
+        """Yield what is valid, and perhaps not what the author of the definition means."""
+        yield from ()
+
     @property
     def labels(self) -> tuple[str, ...]:
         """Name of each bit; () if the bits are hashed or those of parts."""

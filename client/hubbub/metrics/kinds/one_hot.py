@@ -21,6 +21,8 @@ from hubbub.metrics.kinds.kind import (
 from hubbub.metrics.params import MAX_BITS, Params, one_hot_params
 from hubbub.text import with_article
 
+_NAMES_OF_REST = frozenset({"other", "others", "else", "unknown", "rest", "misc"})
+
 
 class OneHot(HashScheme):
     """Bit i is one for the value i."""
@@ -58,6 +60,14 @@ class CategoricalKind(BlockKind):
         check_names(self.categories, "a category", "categories")
         if self.other is not None and self.other not in self.categories:
             raise DefinitionError(f"other must be one of the categories, got {self.other!r}")
+
+    def warnings(self) -> Iterator[str]:
+        rest = None if self.other else name_of_rest(self.categories)
+        if rest is not None:
+            yield (
+                f"`other` is not set, so a value that is not listed is counted as invalid, and not as {rest!r}. Set other = {rest!r} below "
+                "the categories, or rename this category if every value is listed"
+            )
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -161,6 +171,15 @@ def check_names(names: Sequence[str], one: str, several: str) -> None:
     if len(set(names)) != len(names):
         repeated = sorted({name for name in names if names.count(name) > 1})
         raise DefinitionError(f"{several} must be distinct, got {', '.join(repeated)} more than once")
+
+
+def name_of_rest(names: Sequence[str]) -> str | None:
+    """Return the name that reads as that of all unlisted values; None without one.
+
+    >>> name_of_rest(["linux", "Other"])
+    'Other'
+    """
+    return next((name for name in names if name.casefold() in _NAMES_OF_REST), None)
 
 
 def _check_number_of_categories(number: int) -> None:

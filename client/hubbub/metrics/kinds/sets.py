@@ -11,7 +11,7 @@ from hubbub.errors import DefinitionError, InvalidValueError
 from hubbub.mechanisms.mechanism import Mechanism, mechanism_of_fields
 from hubbub.metrics.hash_schemes import OneQuestion
 from hubbub.metrics.kinds.kind import BlockKind, BloomBits, ChangeWords, Fact, KindWord, Value
-from hubbub.metrics.kinds.one_hot import check_names
+from hubbub.metrics.kinds.one_hot import check_names, name_of_rest
 from hubbub.metrics.params import Params
 from hubbub.metrics.rules import MAX_CLIENT_COHORTS
 from hubbub.text import with_article
@@ -76,6 +76,14 @@ class SetKind(BlockKind):
         raise DefinitionError(
             "a set metric takes no group: its clients are divided among the items already. Use a boolean metric with a group for each item that matters"
         )
+
+    def warnings(self) -> Iterator[str]:
+        rest = name_of_rest(self.items)
+        if rest is not None:
+            yield (
+                f"a set with something that is not an item is counted as invalid, whole; nothing is counted as {rest!r} by itself. Record "
+                f"{rest!r} in place of what is not listed, or leave it out"
+            )
 
     @property
     def named_values(self) -> tuple[str, ...]:

@@ -58,6 +58,8 @@ class Md5Filter(Murmur3Filter):
             )
 
 
+_FEW_COHORTS = 4
+"""With fewer cohorts, an unlisted string can have the bits of a candidate in every cohort."""
 _HASH_FUNCTIONS = {Murmur3Filter.name: murmur3_v1.bit_positions, Md5Filter.name: google_md5.bit_positions}
 
 
@@ -99,6 +101,14 @@ class StringKind(BlockKind):
     def check_part(self, name: str) -> None:
         if self.discover is not None:
             raise DefinitionError(f"part {name} must not have a discover table: its cohort is that of the joint metric")
+
+    def warnings(self) -> Iterator[str]:
+        if self.params.num_cohorts < _FEW_COHORTS:
+            yield (
+                f"num_cohorts = {self.params.num_cohorts}: a detected candidate may be a frequent unlisted string. Use 8 or more cohorts"
+            )
+        if self.discover is not None and self.discover.method == "ngrams":
+            yield "discover: n-grams find fewer strings than prefixes. Leave out method, and plan the metric with `hubbub plan --longest`"
 
     def check_group(self) -> None:
         if self.discover is not None:

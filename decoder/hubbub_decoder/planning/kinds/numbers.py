@@ -34,7 +34,7 @@ class OrdinalPlanner(NumberPlanner, of=OrdinalKind):
     """Planner of the distribution of numbers."""
 
     rows = ROWS
-    rule = f"an ordinal metric has 2 to {MAX_BITS} buckets. Pass another number."
+    rule = f"an ordinal metric has 2 to {MAX_BITS} buckets. Pass their number or their edges."
 
     def accuracy(self, kind: OrdinalKind | MeanKind, population: Population, *, retained: bool) -> OrdinalAccuracy:
         mechanism = kind.params.mechanism

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, TypeVar
 
 from hubbub.metrics.kinds import BlockKind, BooleanKind, CategoricalKind
 from hubbub.metrics.kinds.kind import row_bits
+from hubbub.metrics.kinds.one_hot import name_of_rest
 from hubbub.metrics.params import MAX_BITS, Params, one_hot_params
 from hubbub_decoder.planning.law.accuracy import BitAccuracy, Population
 from hubbub_decoder.planning.law.chain import Chain
@@ -44,7 +45,8 @@ class OneHotPlanner(KindPlanner[K]):
                 "Pass `kind = string`, and leave out `num_candidates`."
             )
         if wishes.num_candidates not in self.candidates:
-            yield f"`num_candidates = {wishes.num_candidates}`: {self.rule}"
+            given = "is missing" if wishes.num_candidates == 1 else f"is {wishes.num_candidates}"
+            yield f"`num_candidates` {given}: {self.rule}"
 
     def true_ones(self, wishes: Wishes, hashes: int) -> tuple[int, tuple[int, ...]]:
         return wishes.num_candidates, (0, hashes)
@@ -90,13 +92,13 @@ class CategoricalPlanner(OneHotPlanner[CategoricalKind], of=CategoricalKind):
     """Planner of categories."""
 
     rows = ROWS
-    rule = f"a categorical metric has 2 to {MAX_BITS} categories. Pass another number, or `kind = string` for more."
+    rule = f"a categorical metric has 2 to {MAX_BITS} categories. Pass their number or their names, or `kind = string` for more."
 
     def kind(
         self, design: Design, *, categories: Sequence[str] | None, edges: Sequence[float] | None
     ) -> CategoricalKind:
         names = categories or [f"category {i + 1}" for i in range(design.size[0])]
-        return CategoricalKind.one_hot(names, None, design.mechanism)
+        return CategoricalKind.one_hot(names, name_of_rest(names), design.mechanism)
 
 
 class BooleanPlanner(OneHotPlanner[BooleanKind], of=BooleanKind):

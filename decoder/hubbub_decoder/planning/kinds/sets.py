@@ -27,7 +27,7 @@ class SetPlanner(OneHotPlanner[SetKind], of=SetKind):
     """Planner of sets: each item has the law of a boolean metric of its own clients, and half of them are taken to use it at most."""
 
     candidates = range(2, MAX_ITEMS + 1)
-    rule = f"a set metric has 2 to {MAX_ITEMS} items. Pass another number."
+    rule = f"a set metric has 2 to {MAX_ITEMS} items. Pass their number or their names."
     total_share = 0.5
 
     def true_ones(self, wishes: Wishes, hashes: int) -> tuple[int, tuple[int, ...]]:  # one bit, whatever is wished
