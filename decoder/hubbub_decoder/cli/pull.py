@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import click
 
 from hubbub.cli.output import PATH, json_option, print_json
-from hubbub_decoder.cli.shared import print_message
+from hubbub_decoder.cli.shared import Day, print_message
 
 if TYPE_CHECKING:
     from hubbub.summary import ReportFile, Summary
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     "days",
     multiple=True,
     metavar="YYYY-MM-DD",
-    type=click.DateTime(["%Y-%m-%d"]),
+    type=Day(),
     help="First day of a period; repeatable. Default: all periods.",
 )
 @click.option("--digest", help="Digest of the definition, if several are collected under this name.")
@@ -54,7 +54,7 @@ def command(
     url: str,
     metric: str,
     out: Path,
-    days: tuple[datetime, ...],
+    days: tuple[date, ...],
     digest: str | None,
     by_group: bool,
     content: str | None,
@@ -85,7 +85,7 @@ def command(
 
     check_parquet_path(out)
     stderr = Console(stderr=True)
-    periods = tuple(str(day.date()) for day in days)
+    periods = tuple(map(str, days))
     request = _Request(url, metric, periods, digest, content)
     pulled = request.final_files(out, by_group=by_group)
     if pulled:

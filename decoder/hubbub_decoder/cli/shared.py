@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import date
 from pathlib import Path
 from threading import Timer
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -40,6 +41,20 @@ class Share(click.ParamType[float]):
         if not 0 <= share < 1:
             self.fail(f"{value!r} is no share in [0, 1). Pass .1%, for example.", param, ctx)
         return share
+
+
+class Day(click.ParamType[date]):
+    """Day of the calendar."""
+
+    name = "date"
+
+    def convert(self, value: str | date, param: click.Parameter | None, ctx: click.Context | None) -> date:
+        try:
+            return date.fromisoformat(str(value))
+        except ValueError:
+            self.fail(
+                f"{value!r} is no day: write a day of the calendar as YYYY-MM-DD, such as 2026-11-30.", param, ctx
+            )
 
 
 candidates_option = click.option(

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from datetime import datetime
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from hubbub.cli.output import PATH, json_option, print_json
-from hubbub_decoder.cli.shared import ShowStage, elapsed_time, print_message, seed_option
+from hubbub_decoder.cli.shared import Day, ShowStage, elapsed_time, print_message, seed_option
 
 if TYPE_CHECKING:
     import numpy as np
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     "--period",
     "first_day",
     metavar="YYYY-MM-DD",
-    type=click.DateTime(["%Y-%m-%d"]),
+    type=Day(),
     help="First day of a period, or another day of it. With --periods, of the first one; the default is then 2000-01-01.",
 )
 @click.option("--group", metavar="VALUE", help="Value of the metric's group that the reports have.")
@@ -88,7 +88,7 @@ def command(
     population_path: Path | None,
     no_value: int,
     periods: int | None,
-    first_day: datetime | None,
+    first_day: date | None,
     group: str | None,
     seed: int | None,
     content: str,
@@ -111,7 +111,7 @@ def command(
 
     from hubbub.cli.definitions_file import definitions_with
     from hubbub.summary import BitCounts, PatternCounts
-    from hubbub.text import format_count
+    from hubbub.text import format_count, format_names
     from hubbub_decoder.data.output_files import (
         check_parquet_path,
         check_table_path,
@@ -147,8 +147,9 @@ def command(
         else:
             population = operations_of(definition).draw(distribution or "", values, reports, rng)
         num_clients = sum(population.values()) + no_value
-        first = FIRST_DAY if first_day is None else first_day.date()
-        first_days = consecutive_periods(definition, periods or 1, first) if periods or first_day else ()
+        first_days = (
+            consecutive_periods(definition, periods or 1, first_day or FIRST_DAY) if periods or first_day else ()
+        )
         if content == "reports":
             blocks = simulate_reports(definition, population, rng, no_value=no_value, periods=first_days)
             total = num_clients * (periods or 1)
@@ -162,6 +163,13 @@ def command(
         write_population(population, num_clients, truth_out)
     written = " and ".join(str(path) for path in (out, truth_out) if path is not None)
     print_message(stderr, f"wrote {written}: {format_count(num_reports, 'report')} of {metric}")
+    unlisted = operations_of(definition).unlisted(population)
+    if unlisted:
+        number = sum(population[value] for value in unlisted)
+        print_message(
+            stderr,
+            f"{format_count(number, 'client')} with a value that is not listed ({format_names(unlisted)}): reported as `other` of the definition",
+        )
     if as_json:
         print_json({"out": str(out), "metric": metric, "num_reports": num_reports})
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -63,6 +63,9 @@ class CategoricalOperations(OneHotOperations[CategoricalKind], of=CategoricalKin
 
     def positions(self, values: Sequence[str]) -> Positions:
         return _named_bits(self.metric.name, self.kind, values, other=self.kind.other)
+
+    def unlisted(self, values: Iterable[str]) -> list[str]:
+        return [value for value in values if value not in self.kind.categories]
 
     def audited_values(self) -> list[Value]:
         return [*self.kind.categories, None]

@@ -110,6 +110,10 @@ class KindOperations(ABC, Generic[K]):
                 f"{self.metric.name}: a value of the population must be a string, got {value!r}: pass {str(value).lower()!r}, for example"
             )
 
+    def unlisted(self, values: Iterable[str]) -> list[str]:
+        """Values of a population that another one replaces."""
+        return []
+
     def default_value(self) -> str | None:
         """Value, as text, that a client without a value reports; None: it reports "no value"."""
         return None

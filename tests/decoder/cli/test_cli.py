@@ -212,6 +212,29 @@ def test_simulate_uses_a_population_file_in_full_or_as_a_sample(definitions: Pat
         assert json.loads(result.stdout)["num_reports"] == expected
 
 
+def test_simulate_names_the_values_that_become_another(tmp_path: Path) -> None:
+    definitions, population, out = tmp_path / "m.toml", tmp_path / "p.csv", tmp_path / "s.parquet"
+    definitions.write_text(
+        '[[metric]]\nname = "os"\nkind = "categorical"\ndescription = "os"\nowner = "a"\nexpires = 2099-01-01\n'
+        'categories = ["linux", "rest"]\nother = "rest"\nprob_p = 0\nprob_q = 1\nprob_f = 0.5\n'
+    )
+    population.write_text("value,count\nlinux,30\nplan9,10\nbeos,1\n,5\n")
+    simulate = ("simulate", definitions, "os", "--population", population, "--out", out)
+    assert "11 clients with a value that is not listed (plan9, beos)" in " ".join(hubbub(*simulate).stderr.split())
+    population.write_text("value,count\nlinux,30\nrest,10\n,5\n")
+    assert "not listed" not in hubbub(*simulate).stderr
+
+
+@pytest.mark.parametrize("day", ["2026-11-31", "2026-11", "today", "20261130T00"])
+def test_day_that_is_none_is_named(day: str, definitions: Path, tmp_path: Path) -> None:
+    out = ("--out", tmp_path / "s.parquet")
+    uniform = ("--reports", 10, "--distribution", "uniform")
+    for command in (("simulate", definitions, "os", *uniform), ("pull", "http://127.0.0.1:9", "os")):
+        result = hubbub(*command, *out, "--period", day)
+        assert result.exit_code == 2
+        assert f"{day!r} is no day: write a day of the calendar as YYYY-MM-DD" in result.stderr
+
+
 @pytest.mark.parametrize("content", ["bits", "reports"])
 def test_simulated_group_and_period_are_those_of_a_pulled_summary(content: str, tmp_path: Path) -> None:
     """So a night of `decode-all` and `publish` can be tried without an aggregator."""
