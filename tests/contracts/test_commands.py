@@ -48,8 +48,8 @@ MEANINGS = {
     "top": "Show at most N rows: ",
 }
 """Beginning of the help of each option that several commands have: its meaning."""
-WITHOUT_JSON = {"serve", "explore"}
-"""They run until they are stopped, and print no result."""
+WITHOUT_JSON = {"serve", "explore", "metrics schema"}
+"""Two run until they are stopped, and print no result. The third prints JSON in any case."""
 UNITS = {"SECONDS", "BYTES", "BYTES/S", "REQUESTS/S", "REPORTS/S", "FACTOR"}
 QUANTITIES = re.compile(r"seconds|interval|timeout|window|began|body|bytes|memory|disk|burst|rate\b|rate-factor")
 """Names of options that are a duration, a size or a rate."""

@@ -98,6 +98,21 @@ def check(definitions: Path, max_epsilon: float | None, *, as_json: bool) -> Non
 
 
 @command.command()
+def schema() -> None:
+    """Print the JSON Schema of a definitions file, for editors.
+
+    An editor that knows it completes fields, shows what they mean, and marks mistakes. See "Writing metrics".
+
+    \b
+    Example:
+      hubbub metrics schema > metrics.schema.json
+    """
+    from hubbub.metrics.json_schema import definitions_schema
+
+    print_json(definitions_schema())
+
+
+@command.command()
 @click.argument("old", type=PATH)
 @click.argument("new", type=PATH)
 @json_option

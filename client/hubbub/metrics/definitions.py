@@ -29,9 +29,9 @@ from hubbub.metrics.kinds import KINDS, KindWord, kind_from_table
 from hubbub.metrics.metric import Metric
 from hubbub.text import format_count, format_names, with_article
 
-_REQUIRED = ("name", "kind", "description", "owner", "expires")
+REQUIRED_FIELDS = ("name", "kind", "description", "owner", "expires")
 _REGISTRY = ("purpose", "review")
-_OPTIONAL = ("period", "hold", "lifetime_epsilon", "group", *_REGISTRY)
+OPTIONAL_FIELDS = ("period", "hold", "lifetime_epsilon", "group", *_REGISTRY)
 
 
 class Definitions(Mapping[str, Metric]):
@@ -200,7 +200,7 @@ def _check_keys(table: dict[str, Any]) -> None:
     kind = table.get("kind")
     kinds = [KindWord(kind)] if kind in tuple(KindWord) else list(KindWord)
     fields = (field for word in kinds for field in KINDS[word].fields_of_table(table))
-    allowed = sorted({*_REQUIRED, *fields, *_OPTIONAL})
+    allowed = sorted({*REQUIRED_FIELDS, *fields, *OPTIONAL_FIELDS})
     unknown = next((field for field in table if field not in allowed), None)
     if unknown is None:
         return
@@ -214,16 +214,16 @@ def _check_keys(table: dict[str, Any]) -> None:
 
 def _parse_metric(table: dict[str, Any]) -> Metric:
     _check_keys(table)
-    for field in _REQUIRED:
+    for field in REQUIRED_FIELDS:
         if field not in table:
-            raise DefinitionError(f"{field} is missing: every metric needs {', '.join(_REQUIRED)}")
+            raise DefinitionError(f"{field} is missing: every metric needs {', '.join(REQUIRED_FIELDS)}")
     kind = kind_from_table(table)
     for field in ("description", "owner", *(field for field in _REGISTRY if field in table)):
         if not isinstance(table[field], str) or not table[field].strip():
             raise DefinitionError(f"{field} must be a non-empty text for the users, got {table[field]!r}")
     if not isinstance(table["expires"], date) or isinstance(table["expires"], datetime):
         raise DefinitionError(f"expires must be a date such as 2027-01-01, got {table['expires']!r}")
-    shared = {field: table[field] for field in (*_OPTIONAL, "description", "owner", "expires") if field in table}
+    shared = {field: table[field] for field in (*OPTIONAL_FIELDS, "description", "owner", "expires") if field in table}
     if "group" in table:
         shared["group"] = Group.from_dict(table["group"])
         if shared["group"].value is not None:

@@ -103,7 +103,7 @@ class Params:
         set_field(self, "mechanism", mechanism)
 
     def _check_sizes(self) -> None:
-        if self.hash_scheme not in HASH_SCHEMES:
+        if not isinstance(self.hash_scheme, str) or self.hash_scheme not in HASH_SCHEMES:
             raise ParameterError(f"hash_scheme must be one of {', '.join(HASH_SCHEMES)}, got {self.hash_scheme!r}")
         check_integer("num_bits", self.num_bits, 1, MAX_BITS, hint="pass 128, for example")
         check_integer("num_cohorts", self.num_cohorts, 1, MAX_COHORTS, hint="pass 64, for example")
