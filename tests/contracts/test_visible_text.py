@@ -141,7 +141,7 @@ def of_comparison(texts: list[str]) -> str:
 
 def of_front_page(texts: list[str]) -> str:
     cards = [
-        Card(decoding.metric, texts[4], decoding.metric.name, (texts[3],), 0, "good", (Highlights.of(decoding),))
+        Card(decoding.metric, texts[4], decoding.metric.name, (texts[3],), False, "good", (Highlights.of(decoding),))
         for decoding in decodings(texts)
     ]
     return render_explore(cards, [UnreadableFile(Path("a.parquet"), texts[5])], {"q": texts[6]})

@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
+import operator
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -23,7 +24,7 @@ import pyarrow.parquet as pq
 from hubbub.errors import HubbubError, SummaryError
 from hubbub.files.regular_files import OddEntry, files_below, open_regular
 from hubbub.metrics.metric import Metric
-from hubbub.summary import BitCounts, read_collected
+from hubbub.summary import BitCounts, read_collected, report_file
 from hubbub.text import DISTRIBUTION, escape_control_characters, escape_untrusted
 from hubbub.wire.dates import parse_period
 from hubbub.wire.problems import RefusedError
@@ -44,6 +45,7 @@ class Task:
 
     files      : summaries or reports of one definition and the same periods, which are added up
     candidates : file with the candidates of a string metric; None: the metric has none, or needs none
+    num_reports : of all files together, as their headers say
     counts     : `counts_hash` of the counts that the files must still have; None: any
     group      : files that show whether the sum over a group has all its values; None: there is no file of a value, or it is of one value
     """
@@ -53,6 +55,7 @@ class Task:
     files: tuple[Path, ...]
     candidates: Path | None
     options: Options
+    num_reports: int
     counts: str | None = None
     group: GroupFiles | None = None
 
@@ -143,8 +146,15 @@ class UnreadableFile:
 
 
 _Key = tuple[str, tuple[str, ...]]
-Header = tuple[Metric, tuple[str, ...]]
-"""Metric and first days of the periods of a file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What a file says of its counts; periods : first days."""
+
+    metric: Metric
+    periods: tuple[str, ...]
+    num_reports: int
 
 
 def find_tasks(
@@ -167,19 +177,21 @@ def find_tasks(
     if not directory.is_dir():
         raise SummaryError(f"{directory} is not a directory. Name the directory with the summaries to decode.")
     found: dict[_Key, tuple[Metric, list[Path]]] = {}
+    num_reports: dict[Path, int] = {}
     unreadable: list[UnreadableFile] = []
     for path in files_below(directory, _SUFFIX):
         if isinstance(path, OddEntry):
             unreadable.append(UnreadableFile(path.path, path.reason))
             continue
         try:
-            metric, periods = (read_header or header_of)(path)
+            header = (read_header or header_of)(path)
         except SummaryError as problem:
             unreadable.append(UnreadableFile(path, str(problem)))
         except OSError as problem:
             unreadable.append(UnreadableFile(path, f"cannot be read: {problem.strerror}"))
         else:
-            found.setdefault((metric.digest, periods), (metric, []))[1].append(path)
+            found.setdefault((header.metric.digest, header.periods), (header.metric, []))[1].append(path)
+            num_reports[path] = header.num_reports
     groups = _groups_of_sums(found)
     for key, (metric, group) in groups.items():
         found.setdefault(key, (metric, list(map(Path, group.values))))
@@ -192,6 +204,7 @@ def find_tasks(
             tuple(files),
             _candidates_of(metric, candidates),
             options,
+            sum(num_reports[path] for path in files),
             group=groups[metric.digest, periods][1] if (metric.digest, periods) in groups else None,
         )
         for (_, periods), (metric, files) in found.items()
@@ -262,14 +275,16 @@ class _GroupPart:
 
 
 def header_of(path: Path) -> Header:
-    """Metric and periods of a summary or report file, without reading its counts.
+    """Header of a summary or report file, without reading its counts.
 
     Raises SummaryError for any other file, and for dates that begin no period: a period is a part of file names and of addresses in pages.
     """
     try:
         with open_regular(path) as file:
-            about = json.loads((pq.read_schema(file).metadata or {})[b"hubbub"])
+            footer = pq.read_metadata(file)
+        about = json.loads(footer.metadata[b"hubbub"])
         metric, periods = Metric.from_dict(about["metric"]), tuple(sorted(map(str, about["periods"])))
+        num_reports = footer.num_rows if about["counts"] == report_file.KIND else operator.index(about["num_reports"])
     except HubbubError as problem:
         raise SummaryError(f"its metric is invalid: {problem}") from None
     except OSError as problem:
@@ -281,7 +296,7 @@ def header_of(path: Path) -> Header:
             parse_period(metric.period, period)
         except RefusedError as problem:
             raise SummaryError(f"its period {escape_untrusted(period)} cannot be used: {problem.detail}") from None
-    return metric, periods
+    return Header(metric, periods, num_reports)
 
 
 def _candidates_of(metric: Metric, candidates: Path | None) -> Path | None:

@@ -142,7 +142,7 @@ class _Pages:
         view = View.of_query(query, version, now)
         page = view.page(version, now)
         page["entered"] = await asyncio.to_thread(self._explorer.entered, view.strings)
-        request.state.view = page | {"downloads": [], "notes": []}
+        request.state.view = page | {"downloads": [], "arriving": None}
         return version, view, page
 
     async def decode_highlights(self) -> None:

@@ -25,7 +25,7 @@ from hubbub_decoder.report.highlights import Highlights
 
 _MOST_ENTERED = 20_000  # bytes
 HISTORY = 12
-"""Closed periods of which a card shows the largest share."""
+"""Periods of which a card shows the largest share."""
 
 
 class Explorer:
@@ -115,7 +115,7 @@ class Explorer:
             address=f"{version.folder}/",
             title=version.folder if with_digest else version.metric.name,
             periods=tasks[-1].periods,
-            num_open=len(version.tasks) - len(version.closed(now)),
+            is_open=version.is_open(tasks[-1], now),
             state=state if last is None else last.state,
             history=tuple(history),
             reason=reason,
@@ -143,8 +143,8 @@ class Explorer:
 
 
 def _history(version: MetricVersion, now: datetime) -> tuple[Task, ...]:
-    """The last closed periods; the last period if all are open."""
-    return version.closed(now)[-HISTORY:] or version.tasks[-1:]
+    """The last periods with enough reports."""
+    return version.tasks_with_enough_reports(now)[-HISTORY:]
 
 
 def problem_text(problem: Exception) -> str:

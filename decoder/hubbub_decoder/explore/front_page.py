@@ -8,6 +8,7 @@ from typing import Any
 
 from hubbub.metrics.metric import Metric
 from hubbub_decoder.batch_decoding.tasks import UnreadableFile
+from hubbub_decoder.explore.view import READING_TWICE
 from hubbub_decoder.report.about import period_text
 from hubbub_decoder.report.highlights import Highlight, Highlights, State
 from hubbub_decoder.report.rendering import NO_SCRIPTS, render
@@ -22,7 +23,8 @@ _MOST_LETTERS = 200  # of a search
 class Card:
     """A metric version.
 
-    address    : of its page                       periods  : the last closed one, or the last one
+    address    : of its page                       periods  : the newest one with enough reports
+    is_open    : whether more reports of it may be accepted
     history    : highlights of periods, the last one last; None: not decoded
     reason     : why there are none of the last period
     """
@@ -31,7 +33,7 @@ class Card:
     address: str
     title: str
     periods: tuple[str, ...]
-    num_open: int
+    is_open: bool
     state: str
     history: tuple[Highlights | None, ...]
     reason: str = ""
@@ -111,6 +113,7 @@ def render_explore(cards: Sequence[Card], problems: Sequence[UnreadableFile], qu
         {
             "cards": sorted(sorted(shown, key=lambda card: card.metric.name), key=key, reverse=is_reversed),
             "num_cards": len(cards),
+            "reading_twice": READING_TWICE if any(card.is_open for card in shown) else "",
             "num_waiting": sum(card.state == WAITING for card in cards),
             "problems": problems,
             "filters": filters,

@@ -63,9 +63,17 @@ class MetricVersion:
         """Whether more reports of the periods of a task may be accepted."""
         return any(now < parse_period(self.metric.period, day).closes() for day in task.periods)
 
-    def closed(self, now: datetime) -> tuple[Task, ...]:
-        """Tasks of which no more report is accepted."""
-        return tuple(task for task in self.tasks if not self.is_open(task, now))
+    def tasks_with_enough_reports(self, now: datetime) -> tuple[Task, ...]:
+        """Tasks that are shown without being asked for, the last one first of all: the closed ones, and open ones with enough reports.
+
+        These are at least half as many as those of the last closed task, or of the largest one while none is closed.
+        """
+        closed = [task for task in self.tasks if not self.is_open(task, now)]
+        usual = closed[-1] if closed else max(reversed(self.tasks), key=lambda task: task.num_reports)
+        enough = max(usual.num_reports / 2, 1)
+        return tuple(
+            task for task in self.tasks if task is usual or task.num_reports >= enough or not self.is_open(task, now)
+        )
 
 
 def name_of(task: Task) -> str:

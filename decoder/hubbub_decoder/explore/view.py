@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -12,7 +12,7 @@ from hubbub.errors import HubbubError
 from hubbub.metrics.periods import OPEN_FOR
 from hubbub.privacy import epsilon
 from hubbub.privacy.pricing import shown_epsilon
-from hubbub.text import did_you_mean, escape_untrusted, format_count
+from hubbub.text import did_you_mean, escape_untrusted
 from hubbub_decoder.batch_decoding.tasks import Task, folder_of
 from hubbub_decoder.explore.job import Show
 from hubbub_decoder.explore.summary_directory import MetricVersion, name_of
@@ -20,6 +20,10 @@ from hubbub_decoder.kinds.operations import operations_of
 
 FORMATS = {"CSV": ".csv", "JSON": ".json", "Parquet": ".parquet", "PNG": ".png", "SVG": ".svg"}
 """Downloads with their suffixes."""
+READING_TWICE = (
+    "If you look again later, the difference between the two results comes only from the people whose reports arrived in between, "
+    "so each of them is less hidden among others than in a closed period."
+)
 _SHOWS = {
     Show.SUM: "all these periods together",
     Show.PERIODS: "each period",
@@ -52,10 +56,10 @@ class View:
     def of_query(cls, query: Mapping[str, str], version: MetricVersion, now: datetime) -> View:
         """View of an address. Raises ViewError for unknown periods, and for a change since no period.
 
-        Without a period, it is the last closed one, or the last one if all are open.
+        Without a period, it is the newest one with enough reports.
         """
         names = list(map(name_of, version.tasks))
-        default = name_of((version.closed(now) or version.tasks)[-1])
+        default = name_of(version.tasks_with_enough_reports(now)[-1])
         try:
             show = Show(query.get("show") or Show.SUM)
             if show not in _shows(version):
@@ -157,7 +161,7 @@ class View:
             "strings": self.strings,
             "entered": "",
             "without_strings": f"./?{self.query(strings='')}",
-            "notes": list(self._notes(version, now)) if is_shown else [],
+            "arriving": self._arriving(version, now) if is_shown else None,
         }
 
     @property
@@ -173,17 +177,18 @@ class View:
         names = list(map(name_of, version.tasks))
         return bool(self.since_first) and self.since_first == self.since_last == names[names.index(self.first) - 1]
 
-    def _notes(self, version: MetricVersion, now: datetime) -> Iterator[str]:
-        """Yield what an open period means."""
-        num_open = sum(version.is_open(task, now) for sample in self.samples(version) for task in sample)
-        if num_open:
-            local = shown_epsilon(epsilon(version.metric))
-            subject = f"{format_count(num_open, 'period')} shown here {'is' if num_open == 1 else 'are'} open"
-            yield (
-                f"{subject}: reports are accepted until {OPEN_FOR.days} days after the end. Who reads the counts of an open period twice learns the "
-                f"reports between, and the epsilon of a single one is then {local}, the local one, instead of the central epsilon. Publish closed "
-                "periods only."
-            )
+    def _arriving(self, version: MetricVersion, now: datetime) -> dict[str, str] | None:
+        """What the page says of shown periods that are open, in words and in figures; None: all are closed."""
+        shown = {name_of(task): version.is_open(task, now) for sample in self.samples(version) for task in sample}
+        if not any(shown.values()):
+            return None
+        metric, number = version.metric, len(shown)
+        which = f"this {metric.period}" if number == 1 else f"{sum(shown.values())} of these {number} {metric.period}s"
+        return {
+            "words": f"Reports of {which} are still arriving, so these shares can change until {OPEN_FOR.days} days after the end. {READING_TWICE}",
+            "figures": "Who reads the counts of an open period twice learns the reports between, and the epsilon of a single one is then "
+            f"{shown_epsilon(epsilon(metric))}, the local one, instead of the central epsilon. Publish closed periods only.",
+        }
 
 
 def _range_name(first: str, last: str) -> str:

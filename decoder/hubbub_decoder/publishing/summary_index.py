@@ -24,11 +24,11 @@ class SummaryIndex:
         self._files: dict[str, SummaryFile] = {}
 
     def header(self, path: Path) -> Header:
-        """Metric and periods of a file, as `header_of`."""
+        """Header of a file, as `header_of`."""
         stamp, known = FileStamp.of(path), self._known.get(_absolute(path))
         if known is not None and known.stamp == stamp:
             self._files[_absolute(path)] = known
-            return known.metric, (known.period,)
+            return Header(known.metric, (known.period,), known.num_reports)
         self._stamps[_absolute(path)] = stamp
         return header_of(path)
 

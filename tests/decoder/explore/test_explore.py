@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, quote_plus
@@ -130,15 +131,68 @@ def test_every_kind_has_pages_or_a_reason(tmp_path: Path, metric: Metric) -> Non
     assert metric.name in front
 
 
-def test_closed_periods_are_shown_first_and_open_ones_say_what_they_cost(explored: Explored) -> None:
-    shown = text_of(explored.get(f"{folder(PAGE)}/"))
-    assert f"Reporting period: {DAYS[1]}" in shown
-    assert "are open" not in shown
-    assert f"{DAYS[2]} (open)" in shown
-    assert "Central epsilon of these counts" in shown
-    shown = text_of(explored.get(f"{folder(PAGE)}/?from={DAYS[1]}&to={DAYS[2]}"))
-    assert "1 period shown here is open" in shown
-    assert "Who reads the counts of an open period twice learns the reports between" in shown
+@pytest.mark.parametrize(
+    ("closed", "still_arriving", "shown"),
+    [
+        ([40], [], 0),
+        ([40], [20], 1),
+        ([40], [19], 0),
+        ([40], [30, 5], 1),
+        ([40], [5, 30], 2),
+        ([40, 0], [1], 2),
+        ([40, 0], [0], 1),
+        ([0, 40], [19], 1),
+        ([100, 10], [6], 2),
+        ([], [30], 0),
+        ([], [30, 40, 19], 1),
+        ([], [40, 20], 1),
+        ([], [0, 0], 1),
+    ],
+)
+def test_the_newest_period_with_enough_reports_is_shown_first(
+    tmp_path: Path, closed: list[int], still_arriving: list[int], shown: int
+) -> None:
+    """It has at least half as many reports as the last closed one, or as the largest one while none is closed."""
+    for name in ("summaries", "candidates"):
+        (tmp_path / name).mkdir()
+    metric = Metric.boolean("dark", UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.25), period="week")
+    ends = date(2026, 3, 2), date(2026, 3, 9)  # of the closed ones, and of the others
+    days = [str(ends[0] - timedelta(weeks=back)) for back in reversed(range(len(closed)))]
+    days += [str(ends[1] + timedelta(weeks=ahead)) for ahead in range(len(still_arriving))]
+    for day, number in zip(days, [*closed, *still_arriving], strict=True):
+        write(tmp_path, metric, day, {"true": number})
+    is_open, number = shown >= len(closed), [*closed, *still_arriving][shown]
+    with Explored(tmp_path) as explored:
+        fill(explored)
+        card = text_of(explored.get("/")).partition("1 of 1 metrics")[2]
+        assert f"week of {days[shown]}, {number:,} reports{', still arriving' * is_open}" in card
+        assert card.count("still arriving") == 2 * is_open  # on the card, and in the sentence of the page
+        page = explored.get(f"{folder(metric)}/")
+        chosen = re.findall(r'<option value="([^"]*)" selected>([^<]*)', page.body.decode())[:2]
+        assert chosen == [(days[shown], f"{days[shown]}{' (still arriving)' * is_open}")] * 2
+        assert ("Reports of this week are still arriving" in text_of(page)) is (is_open and number > 0)
+
+
+def test_what_is_still_arriving_says_in_plain_words_what_reading_it_twice_reveals(explored: Explored) -> None:
+    plain = "the difference between the two results comes only from the people whose reports arrived in between"
+    for query, said in {
+        f"from={DAYS[1]}": "",
+        "": "Reports of this day are still arriving",
+        f"from={DAYS[1]}&to={DAYS[2]}": "Reports of 1 of these 2 days are still arriving",
+        f"from={DAYS[0]}&to={DAYS[2]}&show=periods": "Reports of 1 of these 3 days are still arriving",
+        f"from={DAYS[2]}&show=change": "Reports of 1 of these 2 days are still arriving",
+    }.items():
+        page = explored.get(f"{folder(PAGE)}/?{query}")
+        before, _, details = text_of(page).partition("What this means in figures")
+        assert (said in before, plain in before) == (True, bool(said)), query
+        assert ("the local one, instead of the central epsilon" in details) is bool(said), query
+        assert not said or "epsilon" not in before, query  # whoever reads the sentence does not need the word
+    assert "Central epsilon of these counts" in text_of(explored.get(f"{folder(PAGE)}/?from={DAYS[1]}"))
+    front = text_of(explored.get("/"))
+    assert plain in front
+    for path in (explored.place / "summaries").glob(f"*{DAYS[2]}*"):
+        path.unlink()
+    assert plain not in text_of(explored.get("/"))
 
 
 def test_a_page_says_whether_it_can_be_trusted(explored: Explored) -> None:
@@ -299,7 +353,7 @@ def test_cards_are_found_filtered_and_sorted(explored: Explored) -> None:
     )
     rare = Metric.string("rare", PARAMS, owner="apps")
     (explored.place / "candidates" / "rare.txt").write_text("x\n")
-    write(explored.place, PAGE, DAYS[1], {"a": 1_600, "b": 1_000})  # no unlisted string, of which a warning would speak
+    write(explored.place, PAGE, DAYS[2], {"a": 1_600, "b": 1_000})  # no unlisted string, of which a warning would speak
     write(explored.place, dark, DAYS[0], {"true": 9_000})
     write(explored.place, rare, DAYS[0], {"x": 3})
     write(explored.place, Metric.joint("both", (dark, TEXT)), DAYS[0], {("true", "a"): 1_000})
@@ -308,7 +362,7 @@ def test_cards_are_found_filtered_and_sorted(explored: Explored) -> None:
     shown = text_of(explored.get("/"))
     assert "4 of 4 metrics " in shown
     assert "broken.parquetnot a hubbub summary" in shown
-    assert f"{DAYS[1]}, 2,600 reports, 1 open, owner web" in shown
+    assert f"{DAYS[2]}, 2,600 reports, still arriving, owner web" in shown
 
     def names(query: str) -> list[str]:
         return re.findall(r'<h2><a href="(\w+)@', explored.get(f"/?{query}").body.decode())
@@ -451,6 +505,7 @@ def test_a_full_disk_costs_the_cache_alone(explored: Explored, monkeypatch: pyte
 def test_a_period_without_reports_says_so(explored: Explored) -> None:
     empty = BitCounts(PAGE, [0] * 8, [[0] * 32] * 8, periods=("2026-03-10",))
     write_summary(empty, explored.place / "summaries" / "empty.parquet")
+    next((explored.place / "summaries").glob(f"*{DAYS[2]}*")).unlink()
     fill(explored)
     shown = text_of(explored.get("/"))
     assert "no reports 2026-03-10, 0 reports" in shown
@@ -483,7 +538,7 @@ def test_a_page_waits_and_one_asker_has_one_job(place: Path, monkeypatch: pytest
         assert (refused.status, refused.headers["retry-after"]) == (429, "3")
         assert "Another page of yours is being decoded" in text_of(refused)
         assert explored.get(second, cookie="hubbub-explore=two").status == 202
-        full = explored.get(f"{folder(PAGE)}/?from={DAYS[2]}", cookie="hubbub-explore=three")
+        full = explored.get(f"{folder(PAGE)}/?from={DAYS[1]}", cookie="hubbub-explore=three")
         assert full.status == 429
         assert "3 pages wait" in text_of(full)
         process.go.set()

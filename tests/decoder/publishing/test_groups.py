@@ -43,7 +43,7 @@ MIN_REPORTS = 100
 
 
 def complete(metric: Metric, cohorts: list[int], day: str = DAYS[0]) -> CompletePeriod:
-    task = Task(metric, (day,), (), None, Options())
+    task = Task(metric, (day,), (), None, Options(), sum(cohorts))
     ones = np.zeros(metric.num_bits, int)
     file = SummaryFile("", FileStamp(0, 0, 0, 0), "", metric, day, True, "", np.array(cohorts), ones)
     return CompletePeriod(task, PeriodKey.of(metric, day), file)
