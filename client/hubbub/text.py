@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
+from os.path import commonprefix
 
 DISTRIBUTION = "hubbub-telemetry"
 """What pip installs. The packages and the command are named `hubbub`, but `hubbub` on PyPI is another project."""
@@ -123,6 +124,44 @@ def cut_before(text: str, at: int) -> int:
 
 
 _LONGEST_CLUSTER = 16
+
+
+def short_labels(labels: Sequence[str], longest: int) -> list[str]:
+    """Return labels of at most `longest` characters: long ones that begin alike without the start that they share, others without the middle.
+
+    >>> short_labels(["https://example.org/a/long/path", "short"], 20)
+    ['https://examp…g/path', 'short']
+    >>> short_labels([f"https://example.org/catalogue/{page}/index.html" for page in ("search", "mail")], 20)
+    ['…search/index.html', '…mail/index.html']
+    """
+    shown = {label: _without_middle(label, longest) for label in labels}
+    alike: dict[str, list[str]] = {}
+    for label in shown:
+        if len(label) > longest > _SHORTEST_LABEL:
+            alike.setdefault(label[: longest // 3], []).append(label)
+    for cut in alike.values():
+        shared = _shared_start(cut, longest // 4) if len(cut) > 1 else 0
+        if shared:
+            ends = short_labels([label[shared:] for label in cut], longest - 1)
+            shown |= {label: "…" + end.removeprefix("…") for label, end in zip(cut, ends, strict=True)}
+    return [shown[label] for label in labels]
+
+
+_SHORTEST_LABEL = 4
+
+
+def _without_middle(label: str, longest: int) -> str:
+    if len(label) <= longest:
+        return label
+    end = longest // 3
+    return f"{label[: cut_before(label, longest - end - 1)]}…{label[cut_before(label, len(label) - end) :]}"
+
+
+def _shared_start(labels: Sequence[str], most_kept: int) -> int:
+    """Length of the start that labels share, less the part of a word at its end, of at most `most_kept` characters."""
+    shared = commonprefix(list(labels))  # noqa: RUF071  (characters, not folders)
+    word = re.search(r"\w*\Z", shared)
+    return cut_before(labels[0], len(shared) - min(len(word[0]) if word else 0, most_kept))
 
 
 def _continues(text: str, at: int) -> bool:

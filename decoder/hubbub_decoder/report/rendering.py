@@ -15,7 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from hubbub.pages.html_page import STYLE, keep_numbers_whole
-from hubbub.text import visible_text, visible_value
+from hubbub.text import short_labels, visible_text, visible_value
 from hubbub_decoder.results.document import format_change, format_q_value, format_share
 
 SCRIPTS = ("d3.min.js", "plot.umd.min.js", "report.js")
@@ -121,6 +121,7 @@ def _environment() -> Environment:
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
     environment.filters |= {
         "percent": format_share,
+        "short_labels": short_labels,
         "interval": interval,
         "q_value": format_q_value,
         "change": format_change,

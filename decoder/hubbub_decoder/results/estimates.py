@@ -9,6 +9,7 @@ from enum import StrEnum
 from textwrap import shorten
 from typing import Any
 
+from hubbub.text import short_labels
 from hubbub_decoder.result import Result
 
 _MOST_LETTERS = 60  # of a text in a repr
@@ -26,7 +27,7 @@ def share_text(share: float, low: float, high: float, sign: str = "") -> str:
 
 def short_names(names: Sequence[str]) -> str:
     """Return the names of a group for a repr, cut to one short line."""
-    shown = repr(names[0] if len(names[0]) <= _MOST_LETTERS else names[0][:_MOST_LETTERS] + "...")
+    shown = repr(short_labels(names[:1], _MOST_LETTERS)[0])
     return shown if len(names) == 1 else f"{shown} and {len(names) - 1} more"
 
 

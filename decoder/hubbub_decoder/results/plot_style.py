@@ -13,7 +13,7 @@ from matplotlib.font_manager import FontProperties, fontManager, get_font
 from matplotlib.text import Text
 from matplotlib.ticker import FuncFormatter
 
-from hubbub.text import cut_before, escape_untrusted
+from hubbub.text import escape_untrusted, short_labels
 
 ESTIMATE, TRUTH, FAINT, INK = "#2563a8", "#d9480f", "#868e96", "#495057"
 SERIES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#7f7f7f")
@@ -86,7 +86,7 @@ def finish_axes(axes: Axes, title: str, about: str = "", *, grid: str = "both", 
         )
         write_labels(legend.get_texts(), labels)
     lines = -(-len(handles) // columns)
-    shown = [printable(shorten(text, _LONGEST_TITLE)) for text in (title, about) if text]
+    shown = [printable(text) for text in short_labels([text for text in (title, about) if text], _LONGEST_TITLE)]
     heading = axes.set_title(
         "\n".join(text for text, _ in shown), loc="left", fontsize=10, pad=8 + 13 * lines, parse_math=False
     )
@@ -99,7 +99,7 @@ def finish_axes(axes: Axes, title: str, about: str = "", *, grid: str = "both", 
 
 def label_rows(axes: Axes, names: Sequence[str]) -> None:
     """Label the rows 0, 1, ... of an axes from top to bottom."""
-    shown = [printable(shorten(name, _LONGEST_LABEL)) for name in names]
+    shown = [printable(name) for name in short_labels(names, _LONGEST_LABEL)]
     axes.set_yticks(range(len(names)), [text for text, _ in shown], fontsize=_LABEL_SIZE)
     _set_fonts(axes.get_yticklabels(), shown)
     axes.set_ylim(max(len(names), 1) - 0.4, -0.6)
@@ -108,7 +108,7 @@ def label_rows(axes: Axes, names: Sequence[str]) -> None:
 
 def label_columns(axes: Axes, places: Sequence[float], names: Sequence[str], *, rotated: bool) -> None:
     """Label places on the horizontal axis."""
-    shown = [printable(shorten(name, _LONGEST_LABEL)) for name in names]
+    shown = [printable(name) for name in short_labels(names, _LONGEST_LABEL)]
     axes.set_xticks(
         places,
         [text for text, _ in shown],
@@ -121,7 +121,7 @@ def label_columns(axes: Axes, places: Sequence[float], names: Sequence[str], *, 
 
 def write_labels(texts: Sequence[Text], names: Iterable[str], longest: int = _LONGEST_LABEL) -> None:
     """Write untrusted names: no mathematics between `$`, long names shortened, characters without a glyph escaped."""
-    shown = [printable(shorten(name, longest)) for name in names]
+    shown = [printable(name) for name in short_labels(list(names), longest)]
     for text, (name, _) in zip(texts, shown, strict=True):
         text.set_text(name)
     _set_fonts(texts, shown)
@@ -131,18 +131,6 @@ def _set_fonts(texts: Iterable[Text], shown: Sequence[tuple[str, list[str]]]) ->
     for text, (_, families) in zip(texts, shown, strict=True):
         text.set_parse_math(False)
         text.set_fontfamily(families)
-
-
-def shorten(name: str, longest: int) -> str:
-    """Return a name of at most `longest` characters, without the middle of a longer one.
-
-    >>> shorten("https://example.org/a/long/path", 20), shorten("short", 20)
-    ('https://examp…g/path', 'short')
-    """
-    if len(name) <= longest:
-        return name
-    end = longest // 3
-    return f"{name[: cut_before(name, longest - end - 1)]}…{name[cut_before(name, len(name) - end) :]}"
 
 
 def printable(name: str) -> tuple[str, list[str]]:

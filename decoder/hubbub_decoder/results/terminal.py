@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rich.console import Console, ConsoleOptions, OverflowMethod, RenderResult
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.style import Style
 from rich.table import Table as RichTable
 from rich.text import Text
@@ -57,11 +57,10 @@ def _rich_table(table: Table, width: int) -> RichTable:
     for column in (table.columns[i] for i in shown):
         match column.kind:
             case "text":
-                overflow: OverflowMethod = "fold" if plain else "ellipsis"
-                drawn.add_column(Text(column.heading), overflow=overflow, min_width=_NAME_WIDTH if plain else None)
+                drawn.add_column(Text(column.heading), overflow="fold", min_width=_NAME_WIDTH if plain else None)
             case "number":
                 heading = column.heading.replace(" ", "\n") if narrow and plain else column.heading
-                drawn.add_column(Text(heading), justify="right", no_wrap=plain)
+                drawn.add_column(Text(heading), justify="right", overflow="fold", no_wrap=plain)
             case "sparkline":
                 drawn.add_column(Text(column.heading), width=column.width, no_wrap=True)
             case "bar":

@@ -15,6 +15,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
 from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -25,9 +27,10 @@ from hubbub.cli import main
 from hubbub.privacy import epsilon
 from hubbub.privacy.loss import epsilon_of_periods
 from hubbub.summary import BitCounts, write_summary
+from hubbub.text import short_labels
 from hubbub_decoder import Decoding, compare, decode, decode_each, plots, simulate
 from hubbub_decoder.results import plot_style
-from hubbub_decoder.results.plot_style import figure_of, shorten
+from hubbub_decoder.results.plot_style import figure_of
 from hubbub_decoder.results.residuals import bit_residuals
 from hubbub_decoder.results.terminal import TerminalDocument
 from tests.support.every_kind import METRICS
@@ -141,9 +144,28 @@ def test_characters_without_a_glyph_are_shown_as_their_code(monkeypatch: pytest.
 
 
 def test_shortened_labels_keep_both_ends() -> None:
-    assert shorten("a" * 40 + "z" * 40, 44).startswith("aaa")
-    assert shorten("a" * 40 + "z" * 40, 44).endswith("zzz")
-    assert len(shorten("a" * 80, 44)) == 44
+    (shown,) = short_labels(["a" * 40 + "z" * 40], 44)
+    assert (shown[:3], shown[-3:], len(shown)) == ("aaa", "zzz", 44)
+
+
+words = st.text("abcdefgh", min_size=1, max_size=6)
+
+
+@given(
+    st.sampled_from(["https://example.org/", "/home/user/documents/", "", "x" * 60]),
+    st.lists(words, min_size=2, max_size=12, unique=True),
+    st.sampled_from(["/index.html", "?page=1&sort=name", "", "y" * 60]),
+    st.lists(st.text(max_size=40), max_size=4),
+    st.integers(16, 44),
+)
+def test_shortened_labels_differ(start: str, words: list[str], end: str, others: list[str], longest: int) -> None:
+    """Pages of one site differ in the middle of their addresses, where labels are cut."""
+    labels = [f"{start}{word}{end}" for word in words]
+    shown = short_labels([*labels, *others], longest)
+    assert max(map(len, shown)) <= longest
+    assert len({*shown[: len(labels)]}) == len(labels)
+    whole = [label for label in [*labels, *others] if len(label) <= longest]
+    assert {*whole} <= {*shown}
 
 
 def test_detected_and_other_candidates_differ_in_their_marks(decoding: Decoding) -> None:

@@ -6,15 +6,44 @@
   const percent = (share) => `${(100 * share).toFixed(2).replace(/^-(0\.00)$/, "$1")}%`;
   const span = (low, high) => `${percent(low)} .. ${percent(high)}`;
 
-  // Labels are measured, and cut between graphemes, so that no label is clipped and no emoji is split.
+  // Labels are measured, and cut between graphemes, so that no label is clipped and no emoji is split. `short_labels` of hubbub.text
+  // cuts those of plots in the same way.
   const measure = document.createElement("canvas").getContext("2d");
   measure.font = "12px system-ui, sans-serif";
   const widthOf = (text) => measure.measureText(text).width;
-  function shorten(text, pixels) {
+  const segmenter = new Intl.Segmenter();
+  function withoutMiddle(text, pixels) {
     if (widthOf(text) <= pixels) return text;
-    const parts = [...new Intl.Segmenter().segment(text)].map((part) => part.segment);
-    while (parts.length > 1 && widthOf(parts.join("") + "…") > pixels) parts.pop();
-    return parts.join("") + "…";
+    const parts = [...segmenter.segment(text)].map((part) => part.segment);
+    const cut = (kept) => {
+      const end = Math.floor(kept / 3);
+      return `${parts.slice(0, kept - end).join("")}…${parts.slice(parts.length - end).join("")}`;
+    };
+    let kept = parts.length - 1;
+    while (kept > 1 && widthOf(cut(kept)) > pixels) kept -= 1;
+    return cut(kept);
+  }
+
+  /** Return the length of the start that texts share, less the part of a word at its end, of at most so many characters. */
+  function sharedStart(texts, mostKept) {
+    let shared = 0;
+    while (shared < texts[0].length && texts.every((text) => text[shared] === texts[0][shared])) shared += 1;
+    const [word] = texts[0].slice(0, shared).match(/[\p{L}\p{N}_]*$/u);
+    const before = segmenter.segment(texts[0]).containing(shared - Math.min(word.length, mostKept));
+    return before === undefined ? shared : before.index;
+  }
+
+  /** Return a map from labels to texts of a width: long ones that begin alike without the start that they share, others without the middle. */
+  function shortLabels(labels, pixels) {
+    const shown = new Map(labels.map((label) => [label, withoutMiddle(label, pixels)]));
+    const cut = [...shown.keys()].filter((label) => shown.get(label) !== label && pixels > 32);
+    for (const alike of d3.group(cut, (label) => label.slice(0, Math.floor(pixels / 20))).values()) {
+      const shared = alike.length > 1 ? sharedStart(alike, Math.floor(pixels / 32)) : 0;
+      if (shared === 0) continue;
+      const ends = shortLabels(alike.map((label) => label.slice(shared)), pixels - widthOf("…"));
+      for (const label of alike) shown.set(label, `…${ends.get(label.slice(shared)).replace(/^…/, "")}`);
+    }
+    return shown;
   }
 
   // Observable Plot's options that all charts share.
@@ -44,7 +73,7 @@
     const { axis, labels, share, low, high, joint_low, joint_high, truth, detected } = data.estimates;
     const shown = indices.filter((i) => share[i] !== null);
     const room = Math.max(56, Math.min(280, width * 0.36));
-    const names = new Map(shown.map((i) => [i, shorten(labels[i], room)]));
+    const names = shortLabels(shown.map((i) => labels[i]), room);
     const longest = Math.max(28, ...[...names.values()].map(widthOf));
     const found = (i) => detected?.[i] !== false;
     const ends = (x1, x2) => ({ y: String, x1: (i) => x1[i], x2: (i) => x2[i] });
@@ -62,7 +91,7 @@
       marginBottom: 36,
       ariaLabel: `${axis ?? "Estimated shares"} with intervals of ${shown.length} rows of the table below`,
       x: shareAxis(axis ?? "share of reports (%)"),
-      y: { domain: shown.map(String), label: null, tickSize: 0, tickFormat: (i) => names.get(Number(i)) },
+      y: { domain: shown.map(String), label: null, tickSize: 0, tickFormat: (i) => names.get(labels[i]) },
       marks: [
         Plot.ruleX([0], { stroke: "var(--dim)" }),
         joint_low && Plot.ruleY(shown, { ...ends(joint_low, joint_high), stroke: "var(--bar)", strokeWidth: 1 }),
@@ -143,6 +172,7 @@
   /** Show the labels of the lines under their chart. */
   function keys(box, entries) {
     const caption = box.closest("figure").querySelector(".keys");
+    const names = shortLabels(entries.map(([label]) => label), 200);
     caption.replaceChildren(
       ...entries.map(([label, colour, symbol]) => {
         const key = document.createElement("span");
@@ -151,7 +181,7 @@
         sign.append("path").attr("d", "M-16,0H16").style("stroke", colour).style("stroke-width", 3);
         sign.append("path").attr("d", d3.symbol(symbol, 90)()).style("stroke", colour).style("stroke-width", 3).style("fill", "var(--card)");
         const name = document.createElement("bdi");
-        name.textContent = shorten(label, 200);
+        name.textContent = names.get(label);
         name.title = label;
         key.append(sign.node(), name);
         return key;
