@@ -55,7 +55,7 @@ class Card:
 
     @property
     def trend(self) -> list[tuple[int, float]]:
-        """Number and height in [0, 1] of the columns of the largest share over the periods in which it is known."""
+        """Number and height in [0, 1] of the columns of the largest share, for the periods in which it is known."""
         if self.last is None or not self.last.shares:
             return []
         shares = [
@@ -63,8 +63,7 @@ class Card:
             for highlights in self.history
         ]
         known = [(number, share) for number, share in enumerate(shares) if share is not None]
-        top = max((share for _, share in known), default=0.0)
-        return [(number, max(share, 0.0) / top) for number, share in known] if top > 0 and len(known) > 1 else []
+        return [(number, min(max(share, 0.0), 1.0)) for number, share in known] if len(known) > 1 else []
 
     @property
     def words(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -12,6 +13,8 @@ from hubbub_decoder.results.estimates import Estimate, Severity
 from hubbub_decoder.results.ordinal import number_texts
 
 _MOST_SHARES = 20
+_MAX_WIDTH = 0.2
+"""Of the interval of a share: a wider one needs more reports."""
 
 
 class State(StrEnum):
@@ -20,6 +23,7 @@ class State(StrEnum):
     PROBLEM = "problem"
     WARNING = "warning"
     NOISE = "nothing detected"
+    FEW = "few reports"
     EMPTY = "no reports"
     GOOD = "good"
 
@@ -66,15 +70,19 @@ class Highlights:
         listed = [estimate for estimate in known if estimate.detected is not False]
         mean = "" if decoding.numbers is None else number_texts(decoding.numbers.mean)[0]
         shares = tuple(map(_highlight, listed[:_MOST_SHARES]))
-        return cls(decoding.num_reports, shares, len(listed), mean, _state(decoding, is_empty=not (listed or mean)))
+        return cls(decoding.num_reports, shares, len(listed), mean, _state(decoding, shares, mean))
 
 
 def _highlight(estimate: Estimate) -> Highlight:
     return Highlight(group_name(estimate.group), estimate.share, estimate.low, estimate.high)
 
 
-def _state(decoding: Decoding, *, is_empty: bool) -> State:
+def _state(decoding: Decoding, shares: Sequence[Highlight], mean: str) -> State:
     severities = {finding.severity for finding in decoding.warnings}
     if Severity.PROBLEM in severities or not decoding.diagnose().fits:
         return State.PROBLEM
-    return State.WARNING if Severity.WARNING in severities else State.NOISE if is_empty else State.GOOD
+    if Severity.WARNING in severities:
+        return State.WARNING
+    if not (shares or mean):
+        return State.NOISE
+    return State.FEW if any(share.high - share.low > _MAX_WIDTH for share in shares) else State.GOOD
