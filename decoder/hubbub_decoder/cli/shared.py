@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from threading import Timer
@@ -213,12 +214,15 @@ def print_message(console: Console, text: str) -> None:
 
 def print_result(found: TableResult[Any], *, as_json: bool, everything: bool, top: int | None = None) -> None:
     """Print a result on stdout: as JSON, or as the document that --all and --top ask for."""
+    from hubbub_decoder.results.document import UNLISTED_STRINGS, with_steps
     from hubbub_decoder.results.terminal import print_document
 
     if as_json:
         print_json(found.to_dict())
     else:
-        print_document(found.document(everything=everything, top=top))
+        document = found.document(everything=everything, top=top)
+        steps = {UNLISTED_STRINGS: "`hubbub decode` compares such a list with --more-candidates FILE."}
+        print_document(replace(document, findings=with_steps(document.findings, steps)))
 
 
 class ShowStage(Protocol):

@@ -24,7 +24,7 @@ from hubbub_decoder.results.decoding import (
     summary_lines,
 )
 from hubbub_decoder.results.diagnosis import Residuals
-from hubbub_decoder.results.document import format_level, group_name
+from hubbub_decoder.results.document import UNLISTED_STRINGS, format_level, format_q_value, group_name, with_steps
 from hubbub_decoder.results.estimates import Estimate
 from hubbub_decoder.results.ordinal import quantile_rows
 from hubbub_decoder.results.warnings import MAX_P_VALUE
@@ -33,6 +33,7 @@ MAX_ROWS = 2_000
 """Largest number of candidates on a page; the detected ones and the largest estimates are preferred."""
 
 _MAX_CELLS = 1 << 15
+_STEPS = {UNLISTED_STRINGS: "Enter such a list under More strings on this page."}
 
 
 QUESTIONS = {
@@ -95,6 +96,7 @@ def render_decoding(
     rows = [
         Row(group_name(e.group), e, None if truth is None else e.true_share(truth.shares)) for e in _shown(decoding)
     ]
+    takes_strings = view is not None and bool(view["takes_strings"])
     summary = None if residuals is None else Residuals.of_array(residuals)
     return render(
         "decoding.html.j2",
@@ -105,10 +107,12 @@ def render_decoding(
             "metric": decoding.metric,
             "rows": rows,
             "tested": decoding.is_tested,
+            "largest_share": _largest_without_smallest_q(rows),
             "truth": truth,
             "level": format_level(decoding.confidence),
             "figures": list(_figures(decoding)),
             "periods": period_text(decoding.metric, decoding.periods),
+            "warnings": with_steps(decoding.warnings, _STEPS if takes_strings else {}),
             "verdict": decoding.diagnose().verdict,
             "forged": forged,
             "sentences": sentences,
@@ -136,6 +140,19 @@ def _shown(decoding: Decoding) -> list[Estimate]:
     preferred = sorted(range(len(decoding)), key=lambda i: not decoding[i].detected)[:MAX_ROWS]
     kept = {id(decoding[i]) for i in preferred}
     return [estimate for estimate in decoding.in_display_order(decoding) if id(estimate) in kept]
+
+
+def _largest_without_smallest_q(rows: Sequence[Row]) -> str:
+    """Label of the detected row with the largest share if another one has a smaller q value; "" otherwise."""
+    found = [row for row in rows if row.estimate.detected]
+    if not found:
+        return ""
+    largest = max(found, key=lambda row: row.estimate.share)
+    smallest = min(row.estimate.q_value for row in found)
+    is_larger = smallest < largest.estimate.q_value and format_q_value(smallest) != format_q_value(
+        largest.estimate.q_value
+    )
+    return largest.label if is_larger else ""
 
 
 def _figures(decoding: Decoding) -> Iterator[tuple[str, str, str]]:

@@ -6,8 +6,8 @@ Every result builds one. `terminal.py` and `html.py` render it, so a result know
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from hubbub.number_checks import check_integer
@@ -178,6 +178,18 @@ class Document:
     table: Table
     lines: tuple[str, ...]
     findings: tuple[Finding, ...] = ()
+
+
+UNLISTED_STRINGS = "unlisted_strings"
+"""Kind of the finding that a command, a function and a page each help with in their own way."""
+
+
+def with_steps(findings: Iterable[Finding], steps: Mapping[str, str]) -> tuple[Finding, ...]:
+    """Findings with the next step that the surface at hand offers, after their remedies; steps : sentences by kind."""
+    return tuple(
+        replace(finding, remedy=f"{finding.remedy} {steps[finding.kind]}") if finding.kind in steps else finding
+        for finding in findings
+    )
 
 
 def group_name(names: Sequence[str]) -> str:

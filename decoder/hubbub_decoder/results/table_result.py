@@ -6,7 +6,7 @@ import io
 import json
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar, overload
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar, overload
 from hubbub_decoder.data.csv_cells import csv_bytes
 from hubbub_decoder.data.output_files import TABLES, atomic_write, check_table_path, join_suffixes
 from hubbub_decoder.errors import OutputError
-from hubbub_decoder.results.document import Document
+from hubbub_decoder.results.document import UNLISTED_STRINGS, Document, with_steps
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
 R = TypeVar("R")
+_STEPS = {UNLISTED_STRINGS: "`Decoding.match_unlisted` compares such a list."}
 _MOST_NAMES = 10_000  # that are compared with an unknown one
 
 
@@ -115,12 +116,16 @@ class TableResult(Sequence[R]):
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         from hubbub_decoder.results.terminal import TerminalDocument
 
-        yield TerminalDocument(self.document())
+        yield TerminalDocument(self._document_in_python())
 
     def _repr_html_(self) -> str:
         from hubbub_decoder.results.html import html_fragment
 
-        return html_fragment(self.document())
+        return html_fragment(self._document_in_python())
+
+    def _document_in_python(self) -> Document:
+        document = self.document()
+        return replace(document, findings=with_steps(document.findings, _STEPS))
 
     def __len__(self) -> int:
         return len(self._rows)

@@ -21,6 +21,7 @@ from hubbub_decoder.model.evidence import Collected
 from hubbub_decoder.results.build import MAX_TOTAL_ERROR
 from hubbub_decoder.results.decoding import Decoding
 from hubbub_decoder.results.diagnosis import FAILED_FIT_TEST
+from hubbub_decoder.results.document import UNLISTED_STRINGS
 from hubbub_decoder.results.estimates import Finding, Severity
 
 MIN_REPORTS_PER_COHORT = 30
@@ -330,10 +331,9 @@ def unlisted_strings(decoding: Decoding) -> Iterator[Finding]:
         )
         words = "which word it is" if one else "which words they are"
         yield Finding(
-            "unlisted_strings",
+            UNLISTED_STRINGS,
             f"{missing}. {meaning}",
-            f"To find out {words}, compare a list of words (--more-candidates FILE, Decoding.match_unlisted, or More strings of `hubbub explore`), "
-            f"and add the {'match' if one else 'matches'} to the candidates.",
+            f"To find out {words}, compare a list of words, and add the {'match' if one else 'matches'} to the candidates.",
             severity=Severity.NOTE if string.separated else Severity.WARNING,
         )
 
