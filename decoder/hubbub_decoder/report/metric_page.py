@@ -107,6 +107,7 @@ def render_metric(
     together = sorted({period for decoding in dated for period in decoding["periods"]})
     tested = any(decoding["detection_limit"] is not None for decoding in decodings)
     is_noise = tested and not any(trend.num_detected for trend in trends)
+    is_one_period = by == PERIOD and len(dated) == 1
     if is_noise:
         trends.sort(key=lambda trend: trend.label)
     means = list(read_means(dated, by))
@@ -131,6 +132,8 @@ def render_metric(
             "by_period": by == PERIOD,
             "tested": tested,
             "is_noise": is_noise,
+            "is_one_period": is_one_period,
+            "has_chart": not (is_noise or is_one_period),
             "level": min(levels, default=""),
             "trends": trends[:MAX_ROWS],
             "num_trends": len(trends),

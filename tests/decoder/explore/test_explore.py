@@ -379,6 +379,43 @@ def test_cards_are_found_filtered_and_sorted(explored: Explored) -> None:
     assert names("q=%3Cscript%3E" * 100) == []
 
 
+def test_cards_show_what_is_known_on_a_scale_to_100_percent(tmp_path: Path) -> None:
+    for name in ("summaries", "candidates"):
+        (tmp_path / name).mkdir()
+    response = UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.25)
+    many, few = (Metric.boolean(name, response) for name in ("many", "few"))
+    pages = [f"https://example.org/products/catalogue/{name}/index.html" for name in ("search", "mail", "news")]
+    (tmp_path / "candidates" / "page.txt").write_text("\n".join(pages))
+    for day in DAYS[:2]:
+        write(tmp_path, many, day, {"true": 34_000, "false": 166_000})
+        write(tmp_path, few, day, {"true": 40, "false": 40})
+        write(tmp_path, PAGE, day, dict.fromkeys(pages, 3_000))
+    with Explored(tmp_path) as explored:
+        fill(explored)
+        html = explored.get("/").body.decode()
+    states, cards = dict[str, str](), dict[str, str]()
+    for card in html.split("<article")[1:]:
+        (name,) = re.findall(r'<h2><a href="(\w+)@', card)
+        cards[name], states[name] = card, re.findall(r'class="pill \w+">([^<]*)', card)[0]
+    assert (states["many"], states["few"]) == ("good", "few reports")
+    heights = [float(height) for height in re.findall(r'<rect.*? height="([^"]*)"', cards["many"])]
+    assert heights == [pytest.approx(24 * 0.17, abs=24 * 0.02)] * 2
+    labels = re.findall(r'<bdi title="([^"]*)">([^<]*)', cards["page"])
+    assert sorted(labels) == sorted((page, f"…{page.partition('catalogue/')[2]}") for page in pages)
+
+
+def test_a_page_names_its_own_form_for_an_unlisted_string(explored: Explored) -> None:
+    shown = text_of(explored.get(f"{folder(PAGE)}/"))
+    assert "Enter such a list under More strings on this page." in shown
+    assert "--more-candidates" not in shown
+    assert "match_unlisted" not in shown
+
+
+def test_one_period_says_how_to_choose_more(explored: Explored) -> None:
+    shown = text_of(explored.get(f"{folder(PAGE)}/?show=periods"))
+    assert 'One day has no trend, so there is no chart. Choose an earlier one under "From the day".' in shown
+
+
 def test_two_versions_of_a_metric_are_told_apart(explored: Explored) -> None:
     other = Metric.string(
         "page", Params(num_bits=64, num_hashes=2, num_cohorts=8, prob_p=0.25, prob_q=0.75, prob_f=0.0)

@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from hubbub import Buckets, Estimand, Metric, UnaryResponse
+from hubbub import Buckets, Estimand, Metric, Params, UnaryResponse
 from hubbub.cli import main
 from hubbub.summary import write_summary
 from hubbub_decoder import Decoding, OutputError, Trends, decode, simulate, write_report
@@ -251,3 +251,53 @@ def test_noise_has_no_ranking_and_says_how_many_reports_a_detection_needs(pages:
     assert (
         "no ranking" not in pages["string"].read_text() + pages["trend"].read_text() + pages["categories"].read_text()
     )
+
+
+def test_a_row_with_the_largest_share_and_a_larger_q_value_is_explained() -> None:
+    decoding = decode(count_pages(DAYS[0], 0), ["search", "mail", "absent"])
+    said = (
+        "has the largest share but not the smallest q value, because a q value says how surely a candidate is present"
+    )
+    for largest, other, is_said in ((1e-34, 1e-72, True), (1e-72, 1e-34, False), (1e-72, 1e-72, False)):
+        q_values = {"search": largest, "mail": other}
+        estimates = [replace(e, q_value=q_values.get(e.candidate, e.q_value)) for e in decoding]
+        page = render_decoding(replace(decoding, estimates=estimates), inline_scripts())
+        assert (said in page) is is_said
+        assert not is_said or f"<bdi>search</bdi> {said}" in page
+
+
+def test_one_period_has_no_trend_and_no_chart_of_it() -> None:
+    for metric, counts in (
+        (PAGE, [count_pages(day, seed) for seed, day in enumerate(DAYS[:2])]),
+        (LOAD, [simulate(LOAD, {"5": 500, "70": 300}, np.random.default_rng(1), periods=[day]) for day in DAYS[:2]]),
+    ):
+        decodings = [decode(each, ["search"] if metric is PAGE else None) for each in counts]
+        rows = [PeriodRow.from_decoding(decoding) for decoding in decodings]
+        documents = [decoding.to_dict() for decoding in decodings]
+        one = render_metric(metric, rows[:1], documents[:1], inline_scripts())
+        two = render_metric(metric, rows, documents, inline_scripts())
+        assert ("data-chart=" in one, "data-chart=" in two) == (False, True)
+        assert ("One day has no trend, so there is no chart." in one, "has no trend" in two) == (True, False)
+        assert (">since" in one, ">since" in two) == (False, True)
+
+
+def test_each_surface_names_its_own_way_to_find_an_unlisted_string(tmp_path: Path) -> None:
+    """A command has an option, Python has a method, and a file has neither; test_explore.py has the form of `hubbub explore`."""
+    params = Params(num_bits=16, num_hashes=1, num_cohorts=16, prob_p=0.25, prob_q=0.75, prob_f=0)
+    metric = Metric.string("page", params)
+    counts = simulate(metric, {"the": 300_000, "a": 50_000}, np.random.default_rng(1), no_value=600_000)
+    write_summary(counts, tmp_path / "page.parquet")
+    (tmp_path / "names.txt").write_text("a\n")
+    decoding = decode(counts, ["a"])
+    command = ["decode", str(tmp_path / "page.parquet"), "--candidates", str(tmp_path / "names.txt")]
+    ways = ("--more-candidates", "match_unlisted", "More strings")
+    for shown, way in (
+        (CliRunner().invoke(main, command).stdout, "--more-candidates"),
+        (CliRunner().invoke(main, [*command, "--json"]).stdout, ""),
+        (printed(decoding), "match_unlisted"),
+        (decoding._repr_html_(), "match_unlisted"),
+        (render_decoding(decoding, inline_scripts()), ""),
+    ):
+        text = re.sub(r"\s+", " ", shown)
+        assert "To find out which word it is, compare a list of words" in text
+        assert [each for each in ways if each in text] == [each for each in [way] if each]

@@ -8,12 +8,18 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from selenium.webdriver.common.keys import Keys
 
-from hubbub_decoder import Decoding, Trends
+from hubbub_decoder import Decoding, Trends, decode, decode_each, simulate
+from hubbub_decoder.report.decoding_page import render_decoding
+from hubbub_decoder.report.rendering import inline_scripts
+from hubbub_decoder.report.write import write_trend_report
 from tests.support.chromium import chromium, requested, require
-from tests.support.report_pages import FAMILY, HOSTILE, NAMES, UNUSUAL
+from tests.support.explored import DAYS as EXPLORED_DAYS
+from tests.support.explored import Explored, folder, write
+from tests.support.report_pages import DAYS, FAMILY, HOSTILE, NAMES, PAGE, SYSTEM, UNUSUAL
 
 pytestmark = pytest.mark.slow
 
@@ -244,3 +250,37 @@ def test_page_sent_alone_says_what_its_chart_needs(browser: Any, pages: dict[str
     assert "report.js" in text.text
     assert text.is_displayed()
     assert not find_all(browser, "form.search")[0].is_displayed()  # its controls would do nothing
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_labels_of_pages_of_one_site_differ(browser: Any, tmp_path: Path, width: int) -> None:
+    """At any width, in the chart of intervals and in the keys of the trends."""
+    names = [
+        f"https://example.org/products/of/the/catalogue/{name}/index.html"
+        for name in ("search", "mail", "news", "maps")
+    ]
+    days = [simulate(PAGE, dict.fromkeys(names, 9_000), np.random.default_rng(1), periods=[day]) for day in DAYS[:2]]
+    (tmp_path / "categories.html").write_text(render_decoding(decode(days[0], names), inline_scripts()))
+    write_trend_report(decode_each(days, names), tmp_path / "metric.html")
+    for page, selector in (("categories", '[aria-label="y-axis tick label"] text'), ("metric", "figcaption bdi")):
+        show(browser, tmp_path / f"{page}.html", width)
+        labels = browser.execute_script(
+            f"return [...document.querySelectorAll('{selector}')].map((each) => each.textContent)"
+        )
+        assert (page, len(labels), len({*labels})) == (page, len(names), len(names))
+        assert all(label.startswith("…") for label in labels)
+
+
+def test_selects_of_a_change_are_shown_with_a_change_alone(browser: Any, tmp_path: Path) -> None:
+    for name in ("summaries", "candidates"):
+        (tmp_path / name).mkdir()
+    for day in EXPLORED_DAYS:
+        write(tmp_path, SYSTEM, day, {"linux": 2_000, "macos": 500})
+    with Explored(tmp_path) as explored:
+        (tmp_path / "noise.html").write_bytes(explored.get(f"{folder(SYSTEM)}/").body)
+    show(browser, tmp_path / "noise.html")
+    for value, is_shown in (("sum", False), ("change", True), ("periods", False)):
+        browser.execute_script(f"document.querySelector('select[name=show]').value = '{value}'")
+        for select in ("since_from", "since_to"):
+            assert find_all(browser, f"select[name={select}]")[0].is_displayed() is is_shown
+        assert find_all(browser, "select[name=from]")[0].is_displayed()
