@@ -182,8 +182,10 @@ class View:
         shown = {name_of(task): version.is_open(task, now) for sample in self.samples(version) for task in sample}
         if not any(shown.values()):
             return None
-        metric, number = version.metric, len(shown)
-        which = f"this {metric.period}" if number == 1 else f"{sum(shown.values())} of these {number} {metric.period}s"
+        metric, number, num_open = version.metric, len(shown), sum(shown.values())
+        which = f"this {metric.period}" if number == 1 else f"these {number} {metric.period}s"
+        if num_open < number:
+            which = f"{num_open} of {which}"
         return {
             "words": f"Reports of {which} are still arriving, so these shares can change until {OPEN_FOR.days} days after the end. {READING_TWICE}",
             "figures": "Who reads the counts of an open period twice learns the reports between, and the epsilon of a single one is then "

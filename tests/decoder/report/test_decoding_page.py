@@ -260,7 +260,7 @@ def test_a_row_with_the_largest_share_and_a_larger_q_value_is_explained() -> Non
     )
     for largest, other, is_said in ((1e-34, 1e-72, True), (1e-72, 1e-34, False), (1e-72, 1e-72, False)):
         q_values = {"search": largest, "mail": other}
-        estimates = [replace(e, q_value=q_values.get(e.candidate, e.q_value)) for e in decoding]
+        estimates = tuple(replace(e, q_value=q_values.get(e.candidate, e.q_value)) for e in decoding)
         page = render_decoding(replace(decoding, estimates=estimates), inline_scripts())
         assert (said in page) is is_said
         assert not is_said or f"<bdi>search</bdi> {said}" in page

@@ -271,7 +271,10 @@ def test_labels_of_pages_of_one_site_differ(browser: Any, tmp_path: Path, width:
         assert all(label.startswith("…") for label in labels)
 
 
-def test_selects_of_a_change_are_shown_with_a_change_alone(browser: Any, tmp_path: Path) -> None:
+def test_selects_without_an_effect_are_not_shown(browser: Any, pages: dict[str, Path], tmp_path: Path) -> None:
+    for kind, number in (("string", 1), ("categories", 0)):  # the chart has all three rows of the categories
+        show(browser, pages[kind])
+        assert len(find_all(browser, "select[name=most]")) == number
     for name in ("summaries", "candidates"):
         (tmp_path / name).mkdir()
     for day in EXPLORED_DAYS:

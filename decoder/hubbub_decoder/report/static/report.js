@@ -295,6 +295,7 @@
     const headings = [...table.tHead.rows[0].cells];
     const form = section.querySelector("form");
     const { find, sort, detected, most } = form.elements;
+    if (most !== undefined && rows.length <= Number(most.options[0].value)) most.closest("label").remove(); // the chart has all rows
     const output = form.querySelector("output");
     const figure = section.querySelector("figure");
     const draw = figure === null ? () => {} : attach(figure);
