@@ -271,7 +271,7 @@ def test_one_period_has_no_trend_and_no_chart_of_it() -> None:
         (PAGE, [count_pages(day, seed) for seed, day in enumerate(DAYS[:2])]),
         (LOAD, [simulate(LOAD, {"5": 500, "70": 300}, np.random.default_rng(1), periods=[day]) for day in DAYS[:2]]),
     ):
-        decodings = [decode(each, ["search"] if metric is PAGE else None) for each in counts]
+        decodings = [decode(summary, ["search"] if metric is PAGE else None) for summary in counts]
         rows = [PeriodRow.from_decoding(decoding) for decoding in decodings]
         documents = [decoding.to_dict() for decoding in decodings]
         one = render_metric(metric, rows[:1], documents[:1], inline_scripts())
@@ -300,4 +300,4 @@ def test_each_surface_names_its_own_way_to_find_an_unlisted_string(tmp_path: Pat
     ):
         text = re.sub(r"\s+", " ", shown)
         assert "To find out which word it is, compare a list of words" in text
-        assert [each for each in ways if each in text] == [each for each in [way] if each]
+        assert [named for named in ways if named in text] == [named for named in [way] if named]
