@@ -21,6 +21,7 @@ from urllib.parse import parse_qsl, quote_plus
 from urllib.request import urlopen
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
@@ -171,6 +172,17 @@ def test_the_newest_period_with_enough_reports_is_shown_first(
         chosen = re.findall(r'<option value="([^"]*)" selected>([^<]*)', page.body.decode())[:2]
         assert chosen == [(days[shown], f"{days[shown]}{' (still arriving)' * is_open}")] * 2
         assert ("Reports of this week are still arriving" in text_of(page)) is (is_open and number > 0)
+
+
+@pytest.mark.parametrize("number", [None, "many", 1.5, [3]])
+def test_a_file_that_has_no_number_of_reports_is_no_summary(explored: Explored, number: object) -> None:
+    path = next((explored.place / "summaries").glob(f"*{DAYS[2]}*"))
+    table = pq.read_table(path)
+    about = json.loads(table.schema.metadata[b"hubbub"]) | {"num_reports": number}
+    pq.write_table(table.replace_schema_metadata({"hubbub": json.dumps(about)}), path)
+    shown = text_of(explored.get("/"))
+    assert f"{path.name}not a hubbub summary" in shown
+    assert f"Reporting period: {DAYS[1]}" in text_of(explored.get(f"{folder(PAGE)}/"))
 
 
 def test_what_is_still_arriving_says_in_plain_words_what_reading_it_twice_reveals(explored: Explored) -> None:
