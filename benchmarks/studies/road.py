@@ -3,7 +3,7 @@
     python -m benchmarks.studies.road [--functions]
 
 Each step runs twice, and the second time is counted, so that imports, caches and connections are there. A file is counted if one of its
-functions is entered in any thread. `--functions` prints the functions beside it.
+functions is entered in any thread. `--functions` prints the functions beside it. Two files that call each other are where the road goes back.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import tempfile
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import FrameType
@@ -37,8 +38,6 @@ from hubbub_decoder.results.terminal import print_document
 from hubbub_decoder.simulation import simulate
 from tests.support.paths import REPOSITORY
 
-Road = dict[str, Counter[str]]
-"""Functions that were entered, by file, in the order of the first entry."""
 Step = Callable[[], object]
 PACKAGES = {"hubbub": "client", "hubbub_aggregator": "aggregator", "hubbub_decoder": "decoder"}
 ROOTS = tuple(f"{REPOSITORY}/{folder}/" for folder in PACKAGES.values())
@@ -46,6 +45,43 @@ STAND_INS = "hubbub/testing.py"  # clock and transport of this program
 PAGES = {f"page-{number}": 8_000 // number for number in range(1, 41)}
 COLORS = {"blue": 8_000, "green": 4_000, "red": 2_000}
 ACCENT = Metric.categorical("accent", tuple(COLORS), UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.5))
+
+
+@dataclass(frozen=True)
+class Road:
+    """Files that a step enters.
+
+    functions : that were entered, by file, in the order of the first entry
+    calls     : pairs of files, of which the first calls the second, possibly through other packages
+    """
+
+    functions: dict[str, dict[str, None]] = field(default_factory=dict)
+    calls: set[tuple[str, str]] = field(default_factory=set)
+
+    def turns(self) -> list[tuple[str, str]]:
+        """Return the pairs of files that call each other, once each."""
+        return sorted(call for call in self.calls if call[0] < call[1] and call[::-1] in self.calls)
+
+    def enter(self, frame: FrameType) -> None:
+        """Add the function of a frame, if it is one of the project."""
+        file = file_of(frame)
+        if file is None:
+            return
+        self.functions.setdefault(file, {})[frame.f_code.co_qualname] = None
+        caller = frame.f_back
+        while caller is not None and file_of(caller) is None:
+            caller = caller.f_back
+        if caller is not None and (origin := file_of(caller)) not in (None, file):
+            self.calls.add((origin, file))
+
+
+def file_of(frame: FrameType) -> str | None:
+    """Return the file of a function of the project, from its package on; None for other code, and for the body of a module."""
+    code = frame.f_code
+    if code.co_name == "<module>" or not code.co_filename.startswith(ROOTS):
+        return None
+    file = code.co_filename.removeprefix(f"{REPOSITORY}/").partition("/")[2]
+    return None if file == STAND_INS else file
 
 
 class Profiler:
@@ -64,11 +100,8 @@ class Profiler:
         return road
 
     def _profile(self, frame: FrameType, event: str, _: object) -> None:
-        road, code = self._road, frame.f_code
-        if road is not None and event == "call" and code.co_name != "<module>" and code.co_filename.startswith(ROOTS):
-            file = code.co_filename.removeprefix(f"{REPOSITORY}/").partition("/")[2]
-            if file != STAND_INS:
-                road.setdefault(file, Counter())[code.co_qualname] += 1
+        if self._road is not None and event == "call":
+            self._road.enter(frame)
 
 
 @contextlib.contextmanager
@@ -145,18 +178,21 @@ def main() -> None:
     options = benchmark.start()
     roads = roads_of(Profiler())
     for step, road in roads.items():
-        print(f"{step}: {len(road)} files")
-        for file, functions in road.items():
+        print(f"{step}: {len(road.functions)} files")
+        for file, functions in road.functions.items():
             print(f"    {file}", f"{', '.join(functions)}" if options.functions else "", sep="  ")
-        print()
-    benchmark.table().add_all(
-        {
-            "step": step,
-            "files": f"{len(road)}",
-            **{package: f"{sum(file.startswith(f'{package}/') for file in road)}" for package in PACKAGES},
-        }
-        for step, road in roads.items()
-    )
+        print(*(f"    {one} and {other} call each other" for one, other in road.turns()), "", sep="\n")
+    table = benchmark.table()
+    for step, road in roads.items():
+        of_package = Counter(file.partition("/")[0] for file in road.functions)
+        table.add(
+            {
+                "step": step,
+                "files": f"{len(road.functions)}",
+                **{package: f"{of_package[package]}" for package in PACKAGES},
+                "pairs that call each other": f"{len(road.turns())}",
+            }
+        )
 
 
 if __name__ == "__main__":
