@@ -31,9 +31,8 @@ from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import Params
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.errors import CandidateError
-from hubbub_decoder.estimators.fit_result import NO_STRINGS, FitResult
+from hubbub_decoder.estimators.fit_result import ShareFit
 from hubbub_decoder.inference.error_law import ErrorCumulants, ErrorLaw, Sampling
-from hubbub_decoder.inference.multiple_testing import CandidateTests
 from hubbub_decoder.model.distributions import binom
 from hubbub_decoder.model.evidence import Evidence
 from hubbub_decoder.model.repetition import ONCE, Repetition
@@ -59,7 +58,7 @@ def select_categories(metric: Metric, asked: Sequence[str] | None) -> tuple[str,
     return names if asked is None else tuple(asked)
 
 
-def fit_categories(evidence: Evidence, selected: Sequence[str]) -> FitResult:
+def fit_categories(evidence: Evidence, selected: Sequence[str]) -> ShareFit:
     """Estimate the shares of the selected categories; the others together count as unlisted."""
     n, params, names = evidence.num_reports, evidence.params, evidence.metric.kind.labels
     repetition = evidence.repetition
@@ -72,17 +71,13 @@ def fit_categories(evidence: Evidence, selected: Sequence[str]) -> FitResult:
     of_totals, of_totals_among_reporters = _variances(
         totals, [len(shown), len(hidden), len(names)], n, params, repetition
     )
-    return FitResult(
+    return ShareFit(
         shares=shares[shown],
         variances=population,
         reporter_variances=reporters,
         totals=totals,
         total_variances=of_totals,
         total_reporter_variances=of_totals_among_reporters,
-        null_error=math.nan,
-        tests=CandidateTests.unknown(len(shown)),
-        cumulants=ErrorCumulants.zero(len(shown)),
-        nuisance=NO_STRINGS,
     )
 
 

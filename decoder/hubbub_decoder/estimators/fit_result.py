@@ -1,6 +1,6 @@
-"""Result of an estimator: shares with two kinds of variance, totals and tests, and the nuisance parameters of the fit.
+"""Result of an estimator: shares with two kinds of variance and their totals; of strings also tests and nuisance parameters.
 
-Every estimator returns a `FitResult`; `results/build.py` turns it into a `Decoding`. A share is estimated with two variances, since two
+Estimators of strings return a `FitResult`; `results/build.py` turns it into a `Decoding`. A share is estimated with two variances, since two
 questions can be asked of it (docs/explanation/mathematics.md, section 5):
 
     variances          : of the estimate of a population's share, from which the reports are a sample
@@ -9,7 +9,6 @@ questions can be asked of it (docs/explanation/mathematics.md, section 5):
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -18,11 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub_decoder.array_types import Flags, Floats, Indices
-from hubbub_decoder.inference.error_law import ErrorCumulants
-from hubbub_decoder.inference.influence import ReportInfluence
+from hubbub_decoder.inference.detections import Influence
+from hubbub_decoder.inference.error_law import ErrorCumulants, ErrorLaw, Sampling
 from hubbub_decoder.inference.multiple_testing import CandidateTests, LeaveOneOutScores, score_candidates
+from hubbub_decoder.model.evidence import Evidence
 from hubbub_decoder.model.random_string import RandomFilters
+from hubbub_decoder.options import Target
 
+_NOISE = 2.0  # standard errors above 0, up to which an estimate may be noise
 _MAX_NULL_PART = 1e-6  # relative length of a contrast inside the null space, above which it counts as undetermined
 
 
@@ -87,21 +89,12 @@ class Nuisance:
     crowding: Crowding | None = None
 
 
-NO_STRINGS = Nuisance(np.empty(0), math.nan, math.nan)
-"""Nuisance parameters where every value is known, so that no string is unlisted."""
-
-
 @dataclass(frozen=True, eq=False)
-class FitResult:
-    """Estimated shares of M candidates (columns of a design matrix) and of three totals.
+class ShareFit:
+    """Estimated shares of M candidates or categories, and of three totals.
 
     shares, variances, reporter_variances : (M,) unbiased, so possibly negative; nan where the reports do not determine the share
-    totals, total_variances, total_reporter_variances : (3,) of the candidates together, the unlisted strings, and both together
-    null_error : typical standard error of a candidate that no client reported, as a share of a population
-    tests      : of the hypotheses that no client reported a candidate
-    cumulants  : of the noise of the estimates, for its skewness
-    nuisance   : parameters that are not asked for
-    influence  : function of some candidates (D,) that returns the influence of one report on their estimates; None: unknown
+    totals, total_variances, total_reporter_variances : (3,) of the candidates together, the unlisted values, and both together
     """
 
     shares: Floats
@@ -110,11 +103,24 @@ class FitResult:
     totals: Floats
     total_variances: Floats
     total_reporter_variances: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class FitResult(ShareFit):
+    """Fit of M candidates of a string metric (columns of a design matrix), with what their tests need.
+
+    null_error : typical standard error of a candidate that no client reported, as a share of a population
+    tests      : of the hypotheses that no client reported a candidate
+    cumulants  : of the noise of the estimates, for its skewness
+    nuisance   : parameters that are not asked for
+    influence  : of one report on the estimates; None: unknown
+    """
+
     null_error: float
     tests: CandidateTests
     cumulants: ErrorCumulants
     nuisance: Nuisance
-    influence: Callable[[Indices], ReportInfluence] | None = None
+    influence: Influence | None = None
 
     @classmethod
     def from_mixed_model(
@@ -125,7 +131,7 @@ class FitResult:
         totals: tuple[Floats, Floats, Floats],
         variances: Callable[[Floats, Floats], tuple[Floats, Floats]],
         crowding: Crowding | None = None,
-        influence: Callable[[Indices], ReportInfluence] | None = None,
+        influence: Influence | None = None,
     ) -> FitResult:
         """Result of an estimator with the candidates as random effects.
 
@@ -186,6 +192,25 @@ class FitResult:
             cumulants=ErrorCumulants.zero(size),
             nuisance=Nuisance(solution, *unlisted_variance),
         )
+
+    def error_law(self, evidence: Evidence, target: Target) -> ErrorLaw:
+        """Return the law of the errors of the shares as those among all reporters, of which these clients are a sample, or of a population."""
+        cumulants = replace(self.cumulants, variances=self.cumulants.variances * self._variance_inflation())
+        if target == "population":
+            sampling, variances = Sampling.of_clients(evidence.num_clients), self.variances
+        else:
+            sampling = Sampling.of_clients(evidence.num_clients, evidence.num_all_clients)
+            variances = self.reporter_variances
+        return ErrorLaw(self.shares, variances, cumulants, self.tests.null_distribution, sampling)
+
+    def _variance_inflation(self) -> float:
+        """Median ratio of the variances of estimates near 0 to those of each candidate alone: the part of other candidates and unlisted strings.
+
+        An estimate x of noise alone is above 0 by chance. Its variance as a share among the reporters, Var - x (1 - x) / N, would be too small.
+        """
+        alone = self.cumulants.variances
+        near_zero = (self.shares < _NOISE * np.sqrt(self.variances)) & (alone > 0)
+        return max(1.0, float(np.median(self.variances[near_zero] / alone[near_zero]))) if near_zero.any() else 1.0
 
     def with_unlisted(self, number: int) -> FitResult:
         """Return the result with the last columns (`number`) counted as unlisted strings, not as candidates.

@@ -33,14 +33,12 @@ class ItemFit:
 
     law        : of their errors
     influence  : of one report
-    null_error : typical standard error of an item that nobody uses
     mean_law   : of the mean of the shares, (1,), the mean number of items of a client over that of all items
     """
 
     shares: Floats
     law: ErrorLaw
     influence: ReportInfluence
-    null_error: float
     mean_law: ErrorLaw
 
 
@@ -60,6 +58,5 @@ def fit_items(evidence: Evidence, target: Target) -> ItemFit:
         law.shares,
         law,
         ReportInfluence.of_bits(mechanism, n),
-        float(np.sqrt(np.nanmedian(law.cumulants.variances))),
         law_of_mean(law, asked),
     )

@@ -12,7 +12,7 @@ from scipy.stats import norm
 from hubbub import Metric, Params
 from hubbub.summary import BitCounts, PatternCounts
 from hubbub_decoder.array_types import Floats
-from hubbub_decoder.estimators.fit_result import NO_STRINGS, FitResult
+from hubbub_decoder.estimators.fit_result import FitResult, Nuisance
 from hubbub_decoder.estimators.noise_cumulants import bit_noise_cumulants, pattern_noise_cumulants
 from hubbub_decoder.estimators.reports.likelihood_ratios import Mixture
 from hubbub_decoder.estimators.reports.simulated_information import draw_reports, score_cumulants
@@ -34,7 +34,18 @@ def fit_of(shares: Floats) -> FitResult:
     size, nan = len(shares), np.full(len(shares), np.nan)
     totals, tests = np.array([shares.sum(), 0.0, shares.sum()]), CandidateTests.unknown(len(shares))
     noise = ErrorCumulants.zero(size)
-    return FitResult(shares, np.full(size, 1e-12), nan, totals, totals, totals, 0.0, tests, noise, NO_STRINGS)
+    return FitResult(
+        shares,
+        np.full(size, 1e-12),
+        nan,
+        totals,
+        totals,
+        totals,
+        0.0,
+        tests,
+        noise,
+        Nuisance(np.empty(0), np.nan, np.nan),
+    )
 
 
 def estimates_of(ones: NDArray[np.int64], reports: float, design: DesignMatrix, column: int) -> Floats:

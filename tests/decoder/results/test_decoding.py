@@ -22,7 +22,7 @@ from hubbub.summary.plausibility import find_implausible
 from hubbub_decoder import CandidateError, Decoding, Estimate, Finding, OutputError, Severity, ShareEstimate, decode
 from hubbub_decoder.data.populations import distribution_shares, draw_population
 from hubbub_decoder.estimators import message_passing
-from hubbub_decoder.estimators.fit_result import NO_STRINGS, FitResult
+from hubbub_decoder.estimators.fit_result import FitResult, Nuisance
 from hubbub_decoder.inference.error_law import ErrorCumulants
 from hubbub_decoder.inference.multiple_testing import CandidateTests, q_values
 from hubbub_decoder.model.evidence import Evidence
@@ -326,7 +326,9 @@ def test_total_with_standard_error_above_a_quarter_is_undetermined(error: float,
     one = np.array([0.1])
     totals, variances = np.array([0.5, -0.4, 0.9]), np.array([0.1, error, 0.1]) ** 2
     tests, noise = CandidateTests(None, one, np.zeros(1, bool)), ErrorCumulants.zero(1)
-    fit = FitResult(one, one, one, totals, variances, variances, 0.1, tests, noise, NO_STRINGS)
+    fit = FitResult(
+        one, one, one, totals, variances, variances, 0.1, tests, noise, Nuisance(np.empty(0), math.nan, math.nan)
+    )
     unlisted = build_decoding(fit, [("a",)], Evidence(counts), Options()).unlisted
     assert math.isnan(unlisted.share) is math.isnan(unlisted.low) is not determined
 
