@@ -38,7 +38,6 @@ from hubbub.metrics.params import Params
 from hubbub.summary import PatternCounts
 from hubbub_decoder.array_types import Floats, Indices
 from hubbub_decoder.estimators.fit_result import FitResult, compare_with_random_strings, sum_totals
-from hubbub_decoder.estimators.lasso_screening import independent_numbers
 from hubbub_decoder.estimators.message_passing import HashedCohorts, MessagePassingFit, pass_messages, too_crowded
 from hubbub_decoder.inference.influence import Extremes
 from hubbub_decoder.inference.intervals import poisson_variances, reporter_variance
@@ -93,7 +92,7 @@ class BitRows:
 
 def is_crowded(evidence: Evidence, design: DesignMatrix) -> bool:
     """Whether there are too many candidates for so few cohorts to subtract any of them."""
-    return too_crowded(evidence.num_used, len(design.groups), independent_numbers(evidence))
+    return too_crowded(evidence.num_used, len(design.groups), evidence.num_independent)
 
 
 def pass_bit_messages(evidence: Evidence, design: DesignMatrix) -> MessagePassingFit:

@@ -63,16 +63,11 @@ def select_candidates(
         return Selection(np.arange(columns), evidence, independent=True)
     used = np.flatnonzero(evidence.used)
     if len(used) == 1:
-        kept = lasso_columns(evidence, design, independent_numbers(evidence) // 2)
+        kept = lasso_columns(evidence, design, evidence.num_independent // 2)
         return Selection(kept, evidence, independent=False)
     half, rest = (evidence.subset(np.isin(np.arange(len(evidence.used)), some)) for some in (used[::2], used[1::2]))
-    most = min(independent_numbers(rest) // 2, _MAX_COLUMNS)
+    most = min(rest.num_independent // 2, _MAX_COLUMNS)
     return Selection(lasso_columns(half, design, most), rest, independent=True)
-
-
-def independent_numbers(evidence: Evidence) -> int:
-    """Number R = m (k - 1) + 1 of independent numbers in the bit counts: the sum of all bits is the same in each cohort."""
-    return evidence.num_used * (evidence.params.num_bits - 1) + 1
 
 
 def lasso_columns(evidence: Evidence, design: DesignMatrix, most: int) -> Indices:

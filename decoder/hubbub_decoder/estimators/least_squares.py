@@ -25,7 +25,6 @@ from scipy import linalg, sparse
 from hubbub_decoder.array_types import Floats, Indices
 from hubbub_decoder.estimators.fit_result import FitResult, contrast_variances
 from hubbub_decoder.estimators.inverses import inverse_root, pseudo_inverse
-from hubbub_decoder.estimators.lasso_screening import independent_numbers
 from hubbub_decoder.inference.influence import Extremes, ReportInfluence
 from hubbub_decoder.inference.intervals import reporter_variance
 from hubbub_decoder.inference.multiple_testing import CandidateTests, LeaveOneOutScores, score_candidates
@@ -49,7 +48,7 @@ def use_fixed_effects(evidence: Evidence, design: DesignMatrix) -> bool:
     as few; in fewer than 3 cohorts M <= R / 2 does.
     """
     few_cohorts = evidence.num_used < _MIN_COHORTS_FOR_RANDOM_EFFECTS
-    return len(design.groups) <= independent_numbers(evidence) // (2 if few_cohorts else _NUMBERS_PER_CANDIDATE)
+    return len(design.groups) <= evidence.num_independent // (2 if few_cohorts else _NUMBERS_PER_CANDIDATE)
 
 
 def fit_least_squares(evidence: Evidence, design: DesignMatrix) -> FitResult:

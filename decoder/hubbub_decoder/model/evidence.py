@@ -138,6 +138,11 @@ class Evidence:
         """Number of cohorts with reports."""
         return int(self.used.sum())
 
+    @property
+    def num_independent(self) -> int:
+        """Number R = m (k - 1) + 1 of independent numbers in the bit counts: the sum of all bits is the same in each cohort."""
+        return self.num_used * (self.params.num_bits - 1) + 1
+
     @cached_property
     def repetition(self) -> Repetition:
         """Numbers of reports of a client and of a permanent response."""

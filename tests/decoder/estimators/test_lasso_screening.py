@@ -10,7 +10,7 @@ import hubbub_decoder.estimators.least_squares as fit_module
 from hubbub import Metric, Params
 from hubbub.summary import BitCounts
 from hubbub_decoder.estimators import lasso_screening
-from hubbub_decoder.estimators.lasso_screening import independent_numbers, lasso_columns, select_candidates
+from hubbub_decoder.estimators.lasso_screening import lasso_columns, select_candidates
 from hubbub_decoder.estimators.least_squares import fit_least_squares
 from hubbub_decoder.model.design_matrix import design_matrix
 from hubbub_decoder.model.evidence import Evidence
@@ -48,7 +48,7 @@ def test_variance_doubles_with_candidates_for_half_of_the_independent_counts(
     Tolerance: 2 % (.13 +- .07 % in 100 draws). tau**2 is left out, because it is estimated from the reports.
     """
     monkeypatch.setattr(fit_module.NormalEquations, "excess", lambda *_: (0.0, 0.0))
-    assert independent_numbers(Evidence(counts)) == 241
+    assert Evidence(counts).num_independent == 241
     few, many = (
         fit_least_squares(Evidence(counts), design_matrix(NAMES[:size], PARAMS)).variances for size in (12, 120)
     )
@@ -74,7 +74,7 @@ def test_screening_cohorts_are_not_estimated_from(counts: BitCounts) -> None:
 def test_screening_keeps_frequent_candidates(counts: BitCounts) -> None:
     selection = select_candidates(Evidence(counts), design_matrix(NAMES, PARAMS), method="lasso")
     assert {0, 1} <= set(selection.columns.tolist())
-    assert len(selection.columns) <= independent_numbers(selection.evidence) // 2
+    assert len(selection.columns) <= selection.evidence.num_independent // 2
 
 
 def test_screening_passes_at_most_a_quarter_by_chance(
