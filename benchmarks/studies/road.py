@@ -32,9 +32,9 @@ from hubbub_aggregator.app import create_app
 from hubbub_aggregator.server.listener import bound_url, listen, uvicorn_config
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.sql_store import SqlStore
+from hubbub_decoder.documents.terminal import print_document
 from hubbub_decoder.model.evidence import Collected
 from hubbub_decoder.pipeline import decode
-from hubbub_decoder.results.terminal import print_document
 from hubbub_decoder.simulation import simulate
 from tests.support.paths import REPOSITORY
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from hubbub_decoder.data.candidates import read_candidates
     from hubbub_decoder.data.pull import pull_reports, pull_summary
     from hubbub_decoder.discovery.discover import Discoveries, discover
+    from hubbub_decoder.documents.finding import Finding, Severity
     from hubbub_decoder.errors import (
         AuditError,
         CandidateError,
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from hubbub_decoder.report.write import write_report
     from hubbub_decoder.results.decoding import Decoding
     from hubbub_decoder.results.diagnosis import Diagnosis
-    from hubbub_decoder.results.estimates import Estimate, Finding, Severity, ShareEstimate
+    from hubbub_decoder.results.estimates import Estimate, ShareEstimate
     from hubbub_decoder.results.unlisted_strings import UnlistedString
     from hubbub_decoder.simulation import (
         simulate,
@@ -119,9 +120,9 @@ _MODULES = {
     "Decoding": "results.decoding",
     "Estimate": "results.estimates",
     "Diagnosis": "results.diagnosis",
-    "Finding": "results.estimates",
+    "Finding": "documents.finding",
     "FitTest": "inference.goodness_of_fit",
-    "Severity": "results.estimates",
+    "Severity": "documents.finding",
     "ShareEstimate": "results.estimates",
     "UnlistedString": "results.unlisted_strings",
     "Plan": "planning.plan",

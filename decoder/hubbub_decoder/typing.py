@@ -8,12 +8,12 @@ from hubbub_decoder.association.margins import MarginFit
 from hubbub_decoder.audit.bound import Bound, Event
 from hubbub_decoder.audit.clients import AuditedClient, AuditedValue, ClientReports
 from hubbub_decoder.audit.trials import Schedule
+from hubbub_decoder.documents.document import Document
 from hubbub_decoder.model.design_matrix import DesignMatrix
 from hubbub_decoder.model.evidence import Collected
 from hubbub_decoder.options import DecodingMethod, DetectionFields, IntervalFields, OptionFields, Progress, Target
 from hubbub_decoder.planning.law.accuracy import Accuracy
 from hubbub_decoder.results.diagnosis import BitResidual, Residuals
-from hubbub_decoder.results.document import Document
 from hubbub_decoder.results.ordinal import Numbers
 from hubbub_decoder.results.unlisted_strings import CohortBits
 from hubbub_decoder.simulation import JointPopulation, Population, Transitions

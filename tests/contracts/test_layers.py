@@ -48,7 +48,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "hubbub_decoder": (
         ("errors", "array_types", "blas_threads", "options", "result"),
-        ("random_state",),
+        ("random_state", "documents"),
         ("model",),
         ("data", "inference"),
         ("estimators",),

@@ -19,7 +19,7 @@ def test_decode_does_not_import_slow_modules() -> None:
         "import sys\n"
         "from hubbub import Metric, UnaryResponse\n"
         "from hubbub.summary import BitCounts, summary_from_bytes, summary_to_bytes\n"
-        "import hubbub_decoder.cli.decode, hubbub_decoder.pipeline, hubbub_decoder.results.terminal\n"
+        "import hubbub_decoder.cli.decode, hubbub_decoder.pipeline, hubbub_decoder.documents.terminal\n"
         "os = Metric.boolean('os', UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5))\n"
         "summary = summary_from_bytes(summary_to_bytes(BitCounts(os, [1000], [[400]])))\n"
         "hubbub_decoder.pipeline.decode(summary)\n"

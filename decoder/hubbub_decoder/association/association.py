@@ -19,10 +19,10 @@ from hubbub_decoder.association.fit import PartsFit, fit_parts
 from hubbub_decoder.association.joint_shares import JointShares
 from hubbub_decoder.association.margins import MarginFit, outer
 from hubbub_decoder.blas_threads import one_blas_thread
+from hubbub_decoder.documents.document import Column, Document, Row, Shade, Table, check_top
 from hubbub_decoder.model.distributions import norm
 from hubbub_decoder.options import IntervalFields, read_options
 from hubbub_decoder.result import Result
-from hubbub_decoder.results.document import Column, Document, Row, Shade, Table, check_top
 from hubbub_decoder.results.estimates import share_text, short_names
 from hubbub_decoder.results.table_result import TableResult
 

@@ -48,7 +48,7 @@ def command(reports: int | None, out: Path, *, as_json: bool) -> None:
     from hubbub_decoder.demo.flights import airlines, airports, sample_flights
     from hubbub_decoder.demo.page import write_pages
     from hubbub_decoder.demo.pipeline import run_demo
-    from hubbub_decoder.results.terminal import TerminalDocument
+    from hubbub_decoder.documents.terminal import TerminalDocument
 
     started = time.monotonic()
     stderr = Console(stderr=True)

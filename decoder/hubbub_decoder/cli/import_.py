@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from hubbub.metrics.params import Params
     from hubbub.summary import Summary
     from hubbub_decoder.data.google_rappor import CandidateMap
-    from hubbub_decoder.results.estimates import Finding
+    from hubbub_decoder.documents.finding import Finding
 
 
 @click.group()
@@ -178,7 +178,7 @@ def _write_collected(summary: Summary, reports_path: Path | None, params: Params
 
 def _swapped_probabilities(path: Path, params: Params) -> list[Finding]:
     """Return a finding if a one is reported more often for a true zero than for a true one."""
-    from hubbub_decoder.results.estimates import Finding, Severity
+    from hubbub_decoder.documents.finding import Finding, Severity
 
     p, q = params.mechanism.prob_p, params.mechanism.prob_q
     if p <= q:

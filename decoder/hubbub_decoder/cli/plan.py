@@ -170,8 +170,8 @@ def command(
     from rich.console import Console
 
     from hubbub_decoder.data.output_files import PAGE, check_table_path
+    from hubbub_decoder.documents.finding import Severity
     from hubbub_decoder.planning.tables import DescriptionTables
-    from hubbub_decoder.results.estimates import Severity
 
     given = {option: value for option, value in options.items() if value not in (None, ())}
     if html_path is not None:

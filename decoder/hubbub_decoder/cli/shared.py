@@ -214,8 +214,8 @@ def print_message(console: Console, text: str) -> None:
 
 def print_result(found: TableResult[Any], *, as_json: bool, everything: bool, top: int | None = None) -> None:
     """Print a result on stdout: as JSON, or as the document that --all and --top ask for."""
-    from hubbub_decoder.results.document import UNLISTED_STRINGS, with_steps
-    from hubbub_decoder.results.terminal import print_document
+    from hubbub_decoder.documents.document import UNLISTED_STRINGS, with_steps
+    from hubbub_decoder.documents.terminal import print_document
 
     if as_json:
         print_json(found.to_dict())

@@ -18,6 +18,7 @@ from hubbub_decoder.blas_threads import one_blas_thread
 from hubbub_decoder.comparison.covariance import Sample, sampling_variance
 from hubbub_decoder.comparison.fit import ChangeFit, fit_changes
 from hubbub_decoder.comparison.results import Change, Comparison, Overlap
+from hubbub_decoder.documents.finding import Finding
 from hubbub_decoder.estimators.categories import fit_categories
 from hubbub_decoder.inference.intervals import normal_interval
 from hubbub_decoder.inference.multiple_testing import q_values
@@ -30,7 +31,6 @@ from hubbub_decoder.model.repetition import CommonReports
 from hubbub_decoder.options import DetectionFields, Target, read_options
 from hubbub_decoder.pipeline import collect_evidence, decode_evidence
 from hubbub_decoder.results.decoding import Decoding
-from hubbub_decoder.results.estimates import Finding
 
 
 @one_blas_thread()

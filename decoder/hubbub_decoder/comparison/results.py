@@ -11,10 +11,7 @@ from hubbub.metrics.metric import Metric
 from hubbub.number_checks import check_number
 from hubbub.text import format_count
 from hubbub.wire.json_values import from_json_value, json_value
-from hubbub_decoder.options import Target
-from hubbub_decoder.result import Result
-from hubbub_decoder.results.decoding import Decoding
-from hubbub_decoder.results.document import (
+from hubbub_decoder.documents.document import (
     INTERVAL_WIDTH,
     Bar,
     Column,
@@ -25,7 +22,11 @@ from hubbub_decoder.results.document import (
     format_level,
     group_name,
 )
-from hubbub_decoder.results.estimates import Finding, read_detected, share_text, short_names
+from hubbub_decoder.documents.finding import Finding
+from hubbub_decoder.options import Target
+from hubbub_decoder.result import Result
+from hubbub_decoder.results.decoding import Decoding
+from hubbub_decoder.results.estimates import read_detected, share_text, short_names
 from hubbub_decoder.results.loadable import Loadable
 from hubbub_decoder.results.table_result import TableResult, columns_of
 

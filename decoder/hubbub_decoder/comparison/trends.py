@@ -17,14 +17,7 @@ from hubbub.text import format_count
 from hubbub_decoder.blas_threads import one_blas_thread
 from hubbub_decoder.comparison.compare import collect, compare_decodings
 from hubbub_decoder.comparison.results import Change, Comparison, Overlap, overlap_line
-from hubbub_decoder.kinds.operations import operations_of
-from hubbub_decoder.model.design_matrix import DesignMatrix
-from hubbub_decoder.model.evidence import Collected, Evidence
-from hubbub_decoder.options import OptionFields, Progress, ignore_progress, read_options
-from hubbub_decoder.pipeline import collect_evidence, decode_evidence
-from hubbub_decoder.result import Result
-from hubbub_decoder.results.decoding import Decoding
-from hubbub_decoder.results.document import (
+from hubbub_decoder.documents.document import (
     MAX_POINTS,
     Cell,
     Column,
@@ -36,6 +29,13 @@ from hubbub_decoder.results.document import (
     format_level,
     group_name,
 )
+from hubbub_decoder.kinds.operations import operations_of
+from hubbub_decoder.model.design_matrix import DesignMatrix
+from hubbub_decoder.model.evidence import Collected, Evidence
+from hubbub_decoder.options import OptionFields, Progress, ignore_progress, read_options
+from hubbub_decoder.pipeline import collect_evidence, decode_evidence
+from hubbub_decoder.result import Result
+from hubbub_decoder.results.decoding import Decoding
 from hubbub_decoder.results.estimates import Estimate
 from hubbub_decoder.results.loadable import Loadable
 from hubbub_decoder.results.table_result import TableResult, columns_of

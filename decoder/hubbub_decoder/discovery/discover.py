@@ -17,12 +17,12 @@ from hubbub.text import escape_untrusted, format_count
 from hubbub_decoder.blas_threads import one_blas_thread
 from hubbub_decoder.discovery.extensions import Prefixes
 from hubbub_decoder.discovery.search import num_stages, search_prefixes
+from hubbub_decoder.documents.document import Document, Table
 from hubbub_decoder.model.distributions import norm
 from hubbub_decoder.model.evidence import Collected
 from hubbub_decoder.options import OptionFields, Progress, ignore_progress, read_options
 from hubbub_decoder.pipeline import collect_evidence, decode_evidence
 from hubbub_decoder.results.decoding import ESTIMATE_COLUMNS, Decoding
-from hubbub_decoder.results.document import Document, Table
 from hubbub_decoder.results.estimates import Estimate
 from hubbub_decoder.results.loadable import Loadable
 from hubbub_decoder.results.table_result import TableResult

@@ -18,6 +18,7 @@ from hubbub_decoder.blas_threads import idle_blas_threads
 from hubbub_decoder.data.candidates import distinct_candidates
 from hubbub_decoder.data.populations import distribution_shares, draw_population
 from hubbub_decoder.data.weights import group_weights, weight_strata
+from hubbub_decoder.documents.finding import Finding
 from hubbub_decoder.errors import CandidateError
 from hubbub_decoder.estimators.counts import fit_bits, fit_patterns, is_crowded
 from hubbub_decoder.estimators.fit_result import FitResult
@@ -39,7 +40,6 @@ from hubbub_decoder.results import warnings
 from hubbub_decoder.results.build import build_decoding
 from hubbub_decoder.results.decoding import Decoding
 from hubbub_decoder.results.diagnosis import Residuals
-from hubbub_decoder.results.estimates import Finding
 from hubbub_decoder.results.residuals import evidence_residuals
 from hubbub_decoder.results.unlisted_strings import build_unlisted_string
 

@@ -16,10 +16,10 @@ from matplotlib.ticker import FuncFormatter, ScalarFormatter
 from hubbub.pages.html_page import STYLE, keep_numbers_whole
 from hubbub.privacy.pricing import shown_epsilon
 from hubbub.text import visible_text, visible_value
+from hubbub_decoder.documents.finding import Finding
 from hubbub_decoder.planning.description import Description
 from hubbub_decoder.planning.law.accuracy import FORGED_REPORTS, percent_text
 from hubbub_decoder.planning.tables import figure_rows
-from hubbub_decoder.results.estimates import Finding
 from hubbub_decoder.results.plot_style import ESTIMATE, TRUTH
 from hubbub_decoder.results.plots import to_svg
 

@@ -15,6 +15,7 @@ from hubbub.privacy.linkability import LINKABLE_GROUP_SIZE
 from hubbub.privacy.policy import Policy
 from hubbub.privacy.pricing import shown_epsilon
 from hubbub.wire.json_values import json_value
+from hubbub_decoder.documents.finding import Finding, Severity
 from hubbub_decoder.errors import PlanError
 from hubbub_decoder.inference.intervals import DETECTION_POWER
 from hubbub_decoder.planning.definition import PLACEHOLDER_DESCRIPTION, PLACEHOLDER_OWNER, toml_lines
@@ -22,7 +23,6 @@ from hubbub_decoder.planning.description import Description, describe_accuracy
 from hubbub_decoder.planning.law.accuracy import MAX_REPORTS, Accuracy
 from hubbub_decoder.planning.probabilities import chain_of, choose_hold, limits_of, noise_of
 from hubbub_decoder.planning.wishes import Design, Wishes, planner_for
-from hubbub_decoder.results.estimates import Finding, Severity
 
 _ANY_DAY = date(2000, 1, 1)
 

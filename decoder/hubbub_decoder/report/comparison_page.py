@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from hubbub_decoder.comparison.results import Comparison, summary_lines
+from hubbub_decoder.documents.document import format_level, group_name
 from hubbub_decoder.report.about import definition_rows, period_text, privacy_rows
 from hubbub_decoder.report.rendering import Scripts, json_numbers, render
 from hubbub_decoder.results.decoding import Decoding
-from hubbub_decoder.results.document import format_level, group_name
 
 MAX_ROWS = 2_000
 """Largest number of changes on a page: detected ones first, then the largest."""

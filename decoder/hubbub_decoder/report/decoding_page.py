@@ -12,6 +12,7 @@ from hubbub.privacy.policy import Policy
 from hubbub.privacy.pricing import shown_epsilon
 from hubbub.text import format_count
 from hubbub_decoder.array_types import Floats
+from hubbub_decoder.documents.document import UNLISTED_STRINGS, format_level, format_q_value, group_name, with_steps
 from hubbub_decoder.inference.goodness_of_fit import FitTest
 from hubbub_decoder.report.about import definition_rows, period_text, privacy_rows
 from hubbub_decoder.report.rendering import Scripts, json_numbers, render
@@ -24,7 +25,6 @@ from hubbub_decoder.results.decoding import (
     summary_lines,
 )
 from hubbub_decoder.results.diagnosis import Residuals
-from hubbub_decoder.results.document import UNLISTED_STRINGS, format_level, format_q_value, group_name, with_steps
 from hubbub_decoder.results.estimates import Estimate
 from hubbub_decoder.results.ordinal import quantile_rows
 from hubbub_decoder.results.warnings import MAX_P_VALUE

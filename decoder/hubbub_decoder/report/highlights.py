@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from hubbub_decoder.documents.document import group_name
+from hubbub_decoder.documents.finding import Severity
 from hubbub_decoder.results.decoding import Decoding
-from hubbub_decoder.results.document import group_name
-from hubbub_decoder.results.estimates import Estimate, Severity
+from hubbub_decoder.results.estimates import Estimate
 from hubbub_decoder.results.ordinal import number_texts
 
 _MOST_SHARES = 20

@@ -12,10 +12,10 @@ from hubbub.metrics.group import PERIOD
 from hubbub.metrics.metric import Metric
 from hubbub_decoder.comparison.results import Change, Comparison
 from hubbub_decoder.comparison.trends import change_lines, label_of
+from hubbub_decoder.documents.document import format_level, group_name
 from hubbub_decoder.report.about import definition_rows, privacy_rows
 from hubbub_decoder.report.rendering import Scripts, json_numbers, render
 from hubbub_decoder.results.decoding import Decoding
-from hubbub_decoder.results.document import format_level, group_name
 from hubbub_decoder.results.ordinal import Mean, number_texts, representative_name
 
 MAX_ROWS = 1_000

@@ -16,7 +16,7 @@ from markupsafe import Markup
 
 from hubbub.pages.html_page import STYLE, keep_numbers_whole
 from hubbub.text import short_labels, visible_text, visible_value
-from hubbub_decoder.results.document import format_change, format_q_value, format_share
+from hubbub_decoder.documents.document import format_change, format_q_value, format_share
 
 SCRIPTS = ("d3.min.js", "plot.umd.min.js", "report.js")
 """Scripts of a page, in the order in which they run: D3 and Observable Plot, unchanged, and the report's own."""

@@ -17,13 +17,7 @@ from hubbub.text import escape_untrusted, format_count
 from hubbub.wire.json_values import from_json_value, json_value
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.data.candidates import distinct_candidates
-from hubbub_decoder.errors import OutputError
-from hubbub_decoder.inference.goodness_of_fit import FitTest
-from hubbub_decoder.inference.intervals import detection_level, reports_to_detect
-from hubbub_decoder.options import Target
-from hubbub_decoder.result import Result
-from hubbub_decoder.results.diagnosis import Diagnosis, Residuals
-from hubbub_decoder.results.document import (
+from hubbub_decoder.documents.document import (
     INTERVAL_WIDTH,
     Bar,
     Cell,
@@ -35,7 +29,14 @@ from hubbub_decoder.results.document import (
     format_level,
     group_name,
 )
-from hubbub_decoder.results.estimates import Estimate, Finding, ShareEstimate, read_detected
+from hubbub_decoder.documents.finding import Finding
+from hubbub_decoder.errors import OutputError
+from hubbub_decoder.inference.goodness_of_fit import FitTest
+from hubbub_decoder.inference.intervals import detection_level, reports_to_detect
+from hubbub_decoder.options import Target
+from hubbub_decoder.result import Result
+from hubbub_decoder.results.diagnosis import Diagnosis, Residuals
+from hubbub_decoder.results.estimates import Estimate, ShareEstimate, read_detected
 from hubbub_decoder.results.loadable import Loadable
 from hubbub_decoder.results.ordinal import Numbers, mean_lines, quantile_lines
 from hubbub_decoder.results.table_result import TableResult, columns_of

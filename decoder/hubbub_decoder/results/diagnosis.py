@@ -9,9 +9,9 @@ import numpy as np
 
 from hubbub.text import format_count
 from hubbub_decoder.array_types import Floats
+from hubbub_decoder.documents.finding import Finding, Severity
 from hubbub_decoder.inference.goodness_of_fit import FitTest
 from hubbub_decoder.result import Result
-from hubbub_decoder.results.estimates import Finding, Severity
 
 FAILED_FIT_TEST = "failed_fit_test"
 _LARGEST = 8

@@ -1,12 +1,10 @@
-"""Result types: `ShareEstimate`, `Estimate` of one candidate, and `Finding` with its `Severity`."""
+"""Result types: `ShareEstimate`, and `Estimate` of one candidate."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
-from textwrap import shorten
 from typing import Any
 
 from hubbub.text import short_labels
@@ -175,69 +173,3 @@ class Estimate(ShareEstimate):
 def read_detected(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return a row of a file with `detected` as None where nothing was tested; earlier files have false there."""
     return {**row, "detected": None if row["q_value"] is None else row["detected"]}
-
-
-class Severity(StrEnum):
-    """How much a finding matters, from the least to the most.
-
-    Attributes
-    ----------
-    NOTE
-        Nothing is wrong. The finding says how the result was made.
-    WARNING
-        The result can be used within the limits that the finding names.
-    PROBLEM
-        The result is wrong or may be wrong. Find the cause before you use it.
-    """
-
-    NOTE = "note"
-    WARNING = "warning"
-    PROBLEM = "problem"
-
-    @property
-    def label(self) -> str:
-        """Word before a finding.
-
-        >>> Severity.PROBLEM.label
-        'Problem'
-        """
-        return self.value.capitalize()
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """Finding about a result: what was found, and what to do.
-
-    `str(finding)` is both in one line, and `finding.line` has the severity before them.
-
-    Attributes
-    ----------
-    kind
-        Stable word for programs, such as `few_reports`.
-    text
-        What was found, with its numbers and its meaning.
-    remedy
-        Next step. It may be empty.
-    severity
-        How much it matters.
-    """
-
-    kind: str
-    text: str
-    remedy: str = ""
-    severity: Severity = Severity.WARNING
-
-    def __str__(self) -> str:
-        return f"{self.text} {self.remedy}" if self.remedy else self.text
-
-    def __repr__(self) -> str:
-        return f"<Finding {self.kind}: {shorten(self.text, _MOST_LETTERS, placeholder=' ...')}>"
-
-    @property
-    def line(self) -> str:
-        """The severity in a word, what was found and what to do, as in the terminal.
-
-        >>> Finding("few_reports", "Only 7 reports.", "Decode 30.").line
-        'Warning: Only 7 reports. Decode 30.'
-        """
-        return f"{self.severity.label}: {self}"

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from hubbub.errors import SummaryError
 from hubbub_decoder.array_types import Floats
-from hubbub_decoder.results.document import check_top
+from hubbub_decoder.documents.document import check_top
 from hubbub_decoder.results.plot_style import (
     ESTIMATE,
     FAINT,

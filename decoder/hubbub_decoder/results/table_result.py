@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar, overload
 
 from hubbub_decoder.data.csv_cells import csv_bytes
 from hubbub_decoder.data.output_files import TABLES, atomic_write, check_table_path, join_suffixes
+from hubbub_decoder.documents.document import UNLISTED_STRINGS, Document, with_steps
 from hubbub_decoder.errors import OutputError
-from hubbub_decoder.results.document import UNLISTED_STRINGS, Document, with_steps
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -114,12 +114,12 @@ class TableResult(Sequence[R]):
         """
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        from hubbub_decoder.results.terminal import TerminalDocument
+        from hubbub_decoder.documents.terminal import TerminalDocument
 
         yield TerminalDocument(self._document_in_python())
 
     def _repr_html_(self) -> str:
-        from hubbub_decoder.results.html import html_fragment
+        from hubbub_decoder.documents.html import html_fragment
 
         return html_fragment(self._document_in_python())
 

@@ -11,6 +11,8 @@ import numpy as np
 from hubbub.summary import BitCounts, Reports
 from hubbub.summary.plausibility import TAIL_PROBABILITY, find_implausible, plausible_ones
 from hubbub.text import escape_untrusted, format_count
+from hubbub_decoder.documents.document import UNLISTED_STRINGS
+from hubbub_decoder.documents.finding import Finding, Severity
 from hubbub_decoder.estimators.fit_result import FitResult
 from hubbub_decoder.estimators.lasso_screening import MAX_CANDIDATES, Selection
 from hubbub_decoder.estimators.reports import mixed_effects
@@ -21,8 +23,6 @@ from hubbub_decoder.model.evidence import Collected
 from hubbub_decoder.results.build import MAX_TOTAL_ERROR
 from hubbub_decoder.results.decoding import Decoding
 from hubbub_decoder.results.diagnosis import FAILED_FIT_TEST
-from hubbub_decoder.results.document import UNLISTED_STRINGS
-from hubbub_decoder.results.estimates import Finding, Severity
 
 MIN_REPORTS_PER_COHORT = 30
 MIN_COHORTS = 8

@@ -18,7 +18,7 @@ from hubbub.errors import SummaryError
 from hubbub.summary import BitCounts, write_summary
 from hubbub_decoder import OutputError, Trends, compare, decode_each, simulate, simulate_two_periods
 from hubbub_decoder.data.output_files import write_figure
-from hubbub_decoder.results.terminal import sparkline
+from hubbub_decoder.documents.terminal import sparkline
 from tests.support.report_pages import chart_data, visible_page_text
 
 WEEKS = ("2026-03-02", "2026-03-09")

@@ -14,10 +14,10 @@ from hubbub.privacy.pricing import shown_epsilon
 from hubbub_decoder import decode
 from hubbub_decoder.demo.comparison import Comparison, privacy_document
 from hubbub_decoder.demo.page import write_pages
+from hubbub_decoder.documents.document import Document
+from hubbub_decoder.documents.terminal import TerminalDocument
 from hubbub_decoder.plots import plot_against_truth
-from hubbub_decoder.results.document import Document
 from hubbub_decoder.results.plot_style import figure_of
-from hubbub_decoder.results.terminal import TerminalDocument
 from hubbub_decoder.simulation import simulate
 
 PARAMS = Params(num_bits=16, num_hashes=2, num_cohorts=8, prob_p=0.25, prob_q=0.75, prob_f=0.5)

@@ -21,6 +21,7 @@ from hubbub.summary import BitCounts, PatternCounts
 from hubbub.summary.plausibility import find_implausible
 from hubbub_decoder import CandidateError, Decoding, Estimate, Finding, OutputError, Severity, ShareEstimate, decode
 from hubbub_decoder.data.populations import distribution_shares, draw_population
+from hubbub_decoder.documents.terminal import TerminalDocument
 from hubbub_decoder.estimators import message_passing
 from hubbub_decoder.estimators.fit_result import FitResult, Nuisance
 from hubbub_decoder.inference.error_law import ErrorCumulants
@@ -31,7 +32,6 @@ from hubbub_decoder.report.decoding_page import render_decoding
 from hubbub_decoder.report.rendering import inline_scripts
 from hubbub_decoder.results.build import build_decoding
 from hubbub_decoder.results.decoding import summary_lines
-from hubbub_decoder.results.terminal import TerminalDocument
 from hubbub_decoder.results.warnings import MIN_REPORTS_PER_COHORT, impossible_totals
 from hubbub_decoder.simulation import simulate
 

@@ -18,11 +18,11 @@ from rich.console import Console
 from hubbub import Metric, Params, UnaryResponse
 from hubbub.errors import ParameterError
 from hubbub_decoder import decode, simulate
-from hubbub_decoder.results.document import Bar, Column, Document, Row, Shade, Sparkline, Table
-from hubbub_decoder.results.estimates import Finding
-from hubbub_decoder.results.html import html_fragment
+from hubbub_decoder.documents.document import Bar, Column, Document, Row, Shade, Sparkline, Table
+from hubbub_decoder.documents.finding import Finding
+from hubbub_decoder.documents.html import html_fragment
+from hubbub_decoder.documents.terminal import TerminalDocument, interval_bar
 from hubbub_decoder.results.table_result import TableResult
-from hubbub_decoder.results.terminal import TerminalDocument, interval_bar
 
 
 def printed(document: Document, width: int) -> list[str]:

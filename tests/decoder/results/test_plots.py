@@ -29,10 +29,10 @@ from hubbub.privacy.loss import epsilon_of_periods
 from hubbub.summary import BitCounts, write_summary
 from hubbub.text import short_labels
 from hubbub_decoder import Decoding, compare, decode, decode_each, plots, simulate
+from hubbub_decoder.documents.terminal import TerminalDocument
 from hubbub_decoder.results import plot_style
 from hubbub_decoder.results.plot_style import figure_of
 from hubbub_decoder.results.residuals import bit_residuals
-from hubbub_decoder.results.terminal import TerminalDocument
 from tests.support.every_kind import METRICS
 
 METRIC = Metric.string(

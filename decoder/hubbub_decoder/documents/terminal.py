@@ -11,8 +11,8 @@ from rich.style import Style
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from hubbub_decoder.results.document import Bar, Cell, Column, Document, Shade, Sparkline, Table
-from hubbub_decoder.results.estimates import Severity
+from hubbub_decoder.documents.document import Bar, Cell, Column, Document, Shade, Sparkline, Table
+from hubbub_decoder.documents.finding import Severity
 
 _NARROW = 50  # below this console width an interval takes two lines
 _GAP = 2

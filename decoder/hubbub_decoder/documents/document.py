@@ -1,6 +1,7 @@
 """`Document`: what a result shows, as data: a headline, a table of typed cells, lines of text and findings.
 
-Every result builds one. `terminal.py` and `html.py` render it, so a result knows no table of any surface, and no renderer knows a result.
+Every result builds one. `terminal.py` and `html.py` render it, so a result knows no table of any surface, and no renderer knows a result: the
+layers contract refuses the import.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Literal, TypeAlias
 
 from hubbub.number_checks import check_integer
 from hubbub.text import escape_untrusted, format_count
-from hubbub_decoder.results.estimates import Finding
+from hubbub_decoder.documents.finding import Finding
 
 INTERVAL_WIDTH = 18
 MAX_POINTS = 24

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 from markupsafe import Markup
 
-from hubbub_decoder.results.document import Bar, Cell, Column, Document, Row, Shade, Sparkline, Table
-from hubbub_decoder.results.estimates import Severity
+from hubbub_decoder.documents.document import Bar, Cell, Column, Document, Row, Shade, Sparkline, Table
+from hubbub_decoder.documents.finding import Severity
 
 _BAR_WIDTH, _POINT_WIDTH, _HEIGHT = 144.0, 6.0, 12.0  # pixels
 _LOOKS = {"": "", "dim": "opacity: 0.75", "missed": "font-weight: bold"}
