@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub_decoder.array_types import Flags, Floats, Indices
-from hubbub_decoder.inference.detections import Influence
 from hubbub_decoder.inference.error_law import ErrorCumulants, ErrorLaw, Sampling
+from hubbub_decoder.inference.influence import Influence
 from hubbub_decoder.inference.multiple_testing import CandidateTests, LeaveOneOutScores, score_candidates
 from hubbub_decoder.model.evidence import Evidence
 from hubbub_decoder.model.random_string import RandomFilters

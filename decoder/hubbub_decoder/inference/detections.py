@@ -7,22 +7,18 @@ docs/explanation/mathematics.md, section 10.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from hubbub_decoder.array_types import Flags, Floats, Indices
 from hubbub_decoder.inference.error_law import ErrorLaw
-from hubbub_decoder.inference.influence import ReportInfluence
+from hubbub_decoder.inference.influence import Influence
 from hubbub_decoder.inference.intervals import DETECTION_POWER, detection_level, selection_adjusted_level
 from hubbub_decoder.inference.multiple_testing import CandidateTests, largest_p_values, q_values
 from hubbub_decoder.model.evidence import Evidence
 from hubbub_decoder.model.repetition import ONCE
 from hubbub_decoder.options import Options
-
-Influence = Callable[[Indices], ReportInfluence]
-"""Function of some candidates (D,) that returns the influence of one report on their estimates."""
 
 _CANDIDATES_AT_ONCE = 512  # of which the influence of a report is computed
 

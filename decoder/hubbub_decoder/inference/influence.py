@@ -15,7 +15,7 @@ docs/explanation/mathematics/inference.md, equation (23.1). Source: Hampel 1974 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
 from functools import reduce
 from itertools import starmap
@@ -136,6 +136,10 @@ class ReportInfluence:
         left = np.where(self.num_reports > num_forged, self.num_reports - num_forged, np.nan)
         most = self.tolerance * num_forged / left
         return shares - most * (self.highest - shares), shares + most * (shares - self.lowest)
+
+
+Influence = Callable[[Indices], ReportInfluence]
+"""Function of some candidates (D,) that returns the influence of one report on their estimates."""
 
 
 def debiased_bit(mechanism: Mechanism) -> tuple[float, float]:
