@@ -17,8 +17,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hubbub.metrics.metric import Metric
+from hubbub.privacy.guarantees import Observer, Unit, guarantees
 from hubbub.privacy.loss import epsilon, epsilon_permanent
-from hubbub.privacy.pricing import affordable_units, shown_epsilon, unit_price
+from hubbub.privacy.pricing import shown_epsilon, unit_price
 from hubbub.wire.json_values import json_value
 
 if TYPE_CHECKING:
@@ -175,28 +176,22 @@ def privacy_figures(metric: Metric, policy: Policy) -> PrivacyFigures:
     PrivacyFigures
         Epsilon of a report, of the permanent response, of an enrollment and of the lifetime.
     """
-    price, objection = unit_price(metric), policy.objection(metric)
-    lifetime: float = 0
-    enrollment: float = 0
-    if objection is None:
-        limit = min(policy.epsilon_metric, policy.epsilon_total, metric.lifetime_epsilon or math.inf)
-        lifetime = affordable_units(limit, price.epsilon)
-        enrollment = min(lifetime, affordable_units(policy.epsilon_enrollment, price.epsilon))
-        if price.unit == "value":
-            enrollment = min(enrollment, metric.kind.distinct_values)
+    price = unit_price(metric)
+    found = {of.unit: of for of in guarantees(metric, policy) if of.observer is Observer.OPERATOR}
+    enrollment, lifetime = found[Unit.ENROLLMENT], found[Unit.LIFETIME]
     return PrivacyFigures(
         period=str(metric.period),
         hold=metric.hold,
-        epsilon_report=epsilon(metric),
+        epsilon_report=found[Unit.REPORT].epsilon,
         epsilon_permanent=epsilon_permanent(metric),
         unit=price.unit,
         epsilon_unit=price.epsilon,
-        units_enrollment=enrollment,
-        epsilon_enrollment=enrollment * price.epsilon if enrollment else math.inf,
-        units_lifetime=lifetime,
-        epsilon_lifetime=lifetime * price.epsilon if lifetime else math.inf,
-        condition=metric.kind.bounded_histories if price.unit == "value" else None,
-        objection=objection,
+        units_enrollment=enrollment.num_units,
+        epsilon_enrollment=enrollment.epsilon,
+        units_lifetime=lifetime.num_units,
+        epsilon_lifetime=lifetime.epsilon,
+        condition=lifetime.condition.sentence if price.unit == "value" else None,
+        objection=policy.objection(metric),
     )
 
 

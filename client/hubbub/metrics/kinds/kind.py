@@ -278,6 +278,10 @@ class Kind(ABC):
         no_value = f', "no value" {self._no_value_is},' if self.has_no_value else ""
         return f"between histories whose {self.change.changing}{no_value} {SAME_PATTERN}"
 
+    def representative_clients(self, values: Sequence[Any]) -> Iterator[tuple[int, float | None]]:
+        """Yield cohort and threshold of clients, so that every other client tells the same values apart as one of them does."""
+        yield 0, None
+
     def is_valid_at_sight(self, value: object) -> bool:
         """Return True if a value is valid for certain, without computing its bits; False if `true_bits` decides."""
         return False

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -174,6 +175,12 @@ class MeanKind(NumberKind):
                 "threshold is missing, and the bit of this number depends on it: use Encoder.bloom_bits"
             )
         return BloomBits(fraction >= ((cohort + 1) / m if threshold is None else threshold))
+
+    def representative_clients(self, values: Sequence[Any]) -> Iterator[tuple[int, float | None]]:
+        """Yield the clients whose threshold is the fraction of a number: the others have a threshold between two of these, or above all."""
+        numbers = (self.buckets.number(self.buckets.default if value is None else value) for value in values)
+        for threshold in sorted({1.0, *map(self.buckets.fraction, numbers)} - {0.0}):
+            yield math.ceil(threshold * self.num_cohorts) - 1, threshold
 
 
 def ordinal_kind(buckets: Buckets, mechanism: Mechanism) -> OrdinalKind | MeanKind:

@@ -114,6 +114,9 @@ class SetKind(BlockKind):
             )
         return BloomBits(self.items[cohort] in value)
 
+    def representative_clients(self, values: Sequence[Any]) -> Iterator[tuple[int, float | None]]:
+        return ((cohort, None) for cohort in range(self.num_cohorts))
+
     def parse_value(self, text: str) -> Value:
         return tuple(text.split(SEPARATOR)) if text else ()
 

@@ -1,0 +1,329 @@
+"""Guarantees of a metric: an observer, what it observes, the histories that it cannot tell apart, and the epsilon.
+
+The condition of a guarantee is a predicate on two raw histories of one client. For every pair that it admits, and every set S of what the
+observer can see of the unit,
+
+    P(seen in S | first) <= e^epsilon P(seen in S | second) + delta
+
+Enumeration of all small pairs: tests/client/privacy/test_guarantees.py. The epsilons are those of `loss.py`, `pricing.py` and `central.py`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import reduce
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from hubbub.metrics.kinds import BloomBits, JointValue, Kind, Value
+from hubbub.metrics.metric import Metric
+from hubbub.privacy.central import RELEASE_DELTA, central_epsilon
+from hubbub.privacy.loss import epsilon
+from hubbub.privacy.pricing import affordable_units, unit_price
+
+if TYPE_CHECKING:
+    from hubbub.privacy.policy import Policy
+
+
+class Observer(StrEnum):
+    """Who observes.
+
+    Attributes
+    ----------
+    TOTALS
+        Reads the totals of a finished period once.
+    SITE
+        Reads the published totals of every period.
+    OPERATOR
+        Sees each report arrive, and when. Whoever sees less is bounded by the same epsilon.
+    NETWORK
+        Sees the encrypted connections: their number, times and lengths.
+    FILES
+        Has the client's files, with its secret.
+    """
+
+    TOTALS = "reader of the totals"
+    SITE = "reader of the published site"
+    OPERATOR = "operator"
+    NETWORK = "network"
+    FILES = "holder of the files"
+
+
+class Unit(StrEnum):
+    """What is observed of one client.
+
+    Attributes
+    ----------
+    REPORT
+        One report.
+    EPOCH
+        All reports of one epoch of a metric with `hold`.
+    VALUE
+        All reports of one value.
+    ENROLLMENT
+        All reports under one secret.
+    LIFETIME
+        All reports under all secrets.
+    PERIOD
+        The totals of one period.
+    ALL_PERIODS
+        The totals of all published periods.
+    """
+
+    REPORT = "report"
+    EPOCH = "epoch"
+    VALUE = "value"
+    ENROLLMENT = "enrollment"
+    LIFETIME = "lifetime"
+    PERIOD = "period"
+    ALL_PERIODS = "all published periods"
+
+
+@dataclass(frozen=True, slots=True)
+class RawHistory:
+    """What one client does in consecutive periods, before anything is randomized.
+
+    Parameters
+    ----------
+    periods
+        Recorded values of each period, in order. An empty tuple: the app ran, and nothing was recorded. None: the app
+        did not run. Nothing is reported about the periods before its first run.
+    enrollments
+        Index of each period from which the client has a new secret, because consent was withdrawn and given again, or
+        because the secret was lost.
+    """
+
+    periods: tuple[tuple[Value | JointValue, ...] | None, ...]
+    enrollments: tuple[int, ...] = ()
+
+    @property
+    def runs(self) -> tuple[tuple[bool, ...], tuple[int, ...]]:
+        """Whether the app ran in each period, and the periods with a new secret: these are visible, whatever is recorded."""
+        return tuple(recordings is not None for recordings in self.periods), self.enrollments
+
+
+class Condition(ABC):
+    """Predicate on two raw histories: the pairs between which a guarantee holds."""
+
+    name: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def sentence(self) -> str:
+        """Words of the predicate for engineers and reviewers."""
+
+    @abstractmethod
+    def admits(self, first: RawHistory, second: RawHistory) -> bool:
+        """Return whether the guarantee holds between two raw histories.
+
+        Parameters
+        ----------
+        first, second
+            Histories of one client.
+
+        Returns
+        -------
+        bool
+            True if it does.
+        """
+
+
+@dataclass(frozen=True)
+class AnyRecordings(Condition):
+    """The app runs, and has a new secret, in the same periods. What is recorded may differ in every way."""
+
+    name = "any recordings"
+
+    @property
+    def sentence(self) -> str:
+        """Words of the predicate for engineers and reviewers."""
+        return "whatever is recorded, if the app runs in the same periods"
+
+    def admits(self, first: RawHistory, second: RawHistory) -> bool:
+        """Return whether the app runs in the same periods of two histories."""
+        return first.runs == second.runs
+
+
+@dataclass(frozen=True)
+class SamePattern(AnyRecordings):
+    """Also, under each secret the reported values of two periods are equal in one history exactly where they are in the other.
+
+    A value is what the ledger counts. A period with several recordings reports one of them at random: then each pattern of equal values
+    has the same probability in both histories.
+    """
+
+    kind: Kind
+    name = "same pattern of equal values"
+
+    @property
+    def sentence(self) -> str:
+        """Words of the predicate for engineers and reviewers."""
+        return self.kind.bounded_histories
+
+    def admits(self, first: RawHistory, second: RawHistory) -> bool:
+        """Return whether two histories have equal values in the same pairs of periods, for every client.
+
+        The time of the computation is the product of the periods' numbers of recordings.
+        """
+        if first.runs != second.runs:
+            return False
+        reported = [[_choices(self.kind, recordings or ()) for recordings in of.periods] for of in (first, second)]
+        values = [value for choices in reported for of_period in choices for value in of_period]
+        first_run = next((at for at, recordings in enumerate(first.periods) if recordings is not None), 0)
+        secrets = [sum(start <= at for start in first.enrollments) for at in range(first_run, len(first.periods))]
+        return all(
+            self._admits_patterns(*(_pattern_law(self.kind, of[first_run:], secrets, client) for of in reported))
+            for client in self.kind.representative_clients(values)
+        )
+
+    def _admits_patterns(self, first: PatternLaw, second: PatternLaw) -> bool:
+        return first == second
+
+
+@dataclass(frozen=True)
+class UnchangedValue(SamePattern):
+    """Also, the reported value is the same in every period."""
+
+    name = "one unchanging value"
+
+    @property
+    def sentence(self) -> str:
+        """Words of the predicate for engineers and reviewers."""
+        return "any number of reports of one unchanging value, from one permanent response"
+
+    def _admits_patterns(self, first: PatternLaw, second: PatternLaw) -> bool:
+        return all(not any(pattern) for pattern in (*first, *second))
+
+
+PatternLaw = dict[tuple[int, ...], int]
+"""Relative probability of each pattern, in lowest terms. A pattern has the first period under the same secret with the same value."""
+
+
+def _choices(kind: Kind, recordings: Sequence[Any]) -> tuple[Any, ...]:
+    """Return the values of a period, of which one is reported, each with the same probability."""
+    if kind.adds_up:
+        return (frozenset().union(*filter(None, recordings)),) if recordings else (None,)
+    buckets = kind.accumulating
+    if buckets is None:
+        return tuple(recordings) or (None,)
+    numbers = [buckets.number(value) for value in recordings if value is not None]
+    return (reduce(buckets.combine, numbers[1:], numbers[0]),) if numbers else (None,)
+
+
+def _pattern_law(
+    kind: Kind, choices: Sequence[Sequence[Any]], secrets: Sequence[int], client: tuple[int, float | None]
+) -> PatternLaw:
+    patterns: Counter[tuple[int, ...]] = Counter()
+    for values in itertools.product(*choices):
+        keys = [(secret, _key(kind.true_bits(value, *client))) for secret, value in zip(secrets, values, strict=True)]
+        patterns[tuple(map(keys.index, keys))] += 1
+    divisor = math.gcd(*patterns.values())
+    return {pattern: number // divisor for pattern, number in patterns.items()}
+
+
+def _key(bloom: BloomBits) -> Hashable:
+    """Return what tells reported values apart, as `encoding.bloom.ValueKey` does: strings with equal bits are two values."""
+    return int(bloom), bloom.value_digest
+
+
+@dataclass(frozen=True, slots=True)
+class Guarantee:
+    """Bound on what an observer learns from one unit of a client's reports.
+
+    Attributes
+    ----------
+    observer
+        Who observes.
+    unit
+        What is observed.
+    condition
+        Predicate on two histories: the pairs between which the bound holds.
+    epsilon
+        Largest logarithm of the ratio of the probabilities of what is seen; infinite if there is no bound.
+    delta
+        Probability that the bound fails.
+    num_units
+        Units of the ledger whose epsilons are added up. 0: the policy blocks the metric.
+    """
+
+    observer: Observer
+    unit: Unit
+    condition: Condition
+    epsilon: float
+    delta: float = 0.0
+    num_units: float = 1
+
+    @property
+    def is_unconditional(self) -> bool:
+        """Whether it bounds all reports under a secret, or more, whatever is recorded."""
+        is_of_all = self.unit not in (Unit.REPORT, Unit.EPOCH, Unit.VALUE, Unit.PERIOD)
+        return is_of_all and math.isfinite(self.epsilon) and type(self.condition) is AnyRecordings
+
+
+def guarantees(
+    metric: Metric, policy: Policy, *, num_reports: int | None = None, num_periods: int = 1
+) -> tuple[Guarantee, ...]:
+    """Return the guarantees of a metric under a policy, and under the metric's own `lifetime_epsilon`.
+
+    Parameters
+    ----------
+    metric
+        Definition of the metric.
+    policy
+        Policy of the client.
+    num_reports
+        Genuine reports of one cohort, among which the totals hide one client's. None: the guarantees for readers of
+        totals are left out.
+    num_periods
+        Number of periods whose totals are published.
+
+    Returns
+    -------
+    tuple[Guarantee, ...]
+        One for each observer and unit.
+
+    Examples
+    --------
+    >>> from hubbub import UnaryResponse
+    >>> from hubbub.privacy.policy import Policy
+    >>> survey = Metric.boolean("survey", UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5))
+    >>> for guarantee in guarantees(survey, Policy()):
+    ...     print(f"{guarantee.observer}, {guarantee.unit}: {guarantee.epsilon:.3f}, {guarantee.condition.name}")
+    operator, report: 1.099, any recordings
+    operator, value: 1.099, one unchanging value
+    operator, enrollment: 2.197, same pattern of equal values
+    operator, lifetime: 39.550, same pattern of equal values
+    network, lifetime: 0.000, any recordings
+    holder of the files, lifetime: inf, any recordings
+    """
+    price, anything, unchanged = unit_price(metric), AnyRecordings(), UnchangedValue(metric.kind)
+    condition = SamePattern(metric.kind) if price.unit == "value" else anything
+    enrollment: float = 0
+    lifetime: float = 0
+    if policy.objection(metric) is None:
+        limit = min(policy.epsilon_metric, policy.epsilon_total, metric.lifetime_epsilon or math.inf)
+        lifetime = affordable_units(limit, price.epsilon)
+        enrollment = min(lifetime, affordable_units(policy.epsilon_enrollment, price.epsilon))
+        if price.unit == "value":
+            enrollment = min(enrollment, metric.kind.distinct_values)
+    found = [Guarantee(Observer.OPERATOR, Unit.REPORT, anything, epsilon(metric))]
+    if price.unit != "period":
+        of_unit = unchanged if price.unit == "value" else anything
+        found.append(Guarantee(Observer.OPERATOR, Unit(price.unit), of_unit, price.epsilon))
+    for unit, number in ((Unit.ENROLLMENT, enrollment), (Unit.LIFETIME, lifetime)):
+        total = number * price.epsilon if number else math.inf
+        found.append(Guarantee(Observer.OPERATOR, unit, condition, total, num_units=number))
+    if num_reports is not None:
+        once = central_epsilon(metric, num_reports, RELEASE_DELTA)
+        found.append(Guarantee(Observer.TOTALS, Unit.PERIOD, anything, once, RELEASE_DELTA))
+        every = central_epsilon(metric, num_reports, RELEASE_DELTA, num_periods, metric.hold)
+        of_all = unchanged if num_periods > 1 else anything
+        found.append(Guarantee(Observer.SITE, Unit.ALL_PERIODS, of_all, every, RELEASE_DELTA))
+    found.append(Guarantee(Observer.NETWORK, Unit.LIFETIME, anything, 0.0))
+    found.append(Guarantee(Observer.FILES, Unit.LIFETIME, anything, math.inf))
+    return tuple(found)
