@@ -77,7 +77,7 @@ def from_json(metric: dict[str, Any]) -> Figures:
         names[f"per {privacy['unit']}"] = "epsilon_unit"
     if privacy["objection"] is None:
         names |= {"units per enrollment": "units_enrollment", "units lifetime": "units_lifetime"}
-    assert {name for name, value in privacy.items() if value is None} <= {"hold", "condition", "objection"}
+    assert {name for name, value in privacy.items() if value is None} <= {"hold", "objection"}
     return {label: float(privacy[name]) for label, name in names.items()}
 
 

@@ -14,6 +14,7 @@ from starlette.responses import Response
 
 from hubbub.metrics.kinds import KindWord
 from hubbub.metrics.periods import PeriodKind
+from hubbub.privacy import Observer, Unit
 from hubbub.summary.summary_file import CONTENT_TYPE as SUMMARY_TYPE
 from hubbub.wire.problems import ProblemType
 from hubbub_aggregator.http.problems import NOT_OF_BATCHES, openapi_responses
@@ -52,6 +53,18 @@ Epsilon = Annotated[float, Field(ge=0)] | Literal["inf"]
 Units = Annotated[int, Field(ge=0)] | Literal["inf"]
 
 
+class Guarantee(BaseModel):
+    """Bound on what an observer learns from one unit of a client's reports (`hubbub.privacy.Guarantee`)."""
+
+    observer: Observer = Field(description="Who observes.")
+    unit: Unit = Field(description="What is observed of one client.")
+    condition: str = Field(description="Histories of recordings between which the bound holds.")
+    is_unconditional: bool = Field(description="Whether it bounds all reports, whatever is recorded.")
+    epsilon: Epsilon = Field(description="Largest logarithm of the odds; inf if there is no bound.")
+    delta: Annotated[float, Field(ge=0)] = Field(description="Probability that the bound fails.")
+    num_units: Units = Field(description="Units of the ledger whose epsilons are added up.")
+
+
 class PrivacyFigures(BaseModel):
     """Epsilons towards one person under the client's default policy; "inf": no bound (`hubbub.privacy.PrivacyFigures`)."""
 
@@ -71,10 +84,8 @@ class PrivacyFigures(BaseModel):
     epsilon_lifetime: Epsilon = Field(
         description="Of all reports that one client ever sends; inf if the policy refuses it."
     )
-    condition: str | None = Field(
-        description="Histories between which the epsilons of an enrollment and a lifetime are bounds; null: any two histories."
-    )
     objection: str | None = Field(description="Reason for which the default policy refuses the metric.")
+    guarantees: list[Guarantee] = Field(description="Observer, unit and condition of each epsilon.")
 
 
 class MetricDefinition(BaseModel):

@@ -9,6 +9,7 @@ from xml.etree.ElementTree import Element
 from hubbub.metrics.definitions import Definitions
 from hubbub.metrics.metric import Metric, has_expired
 from hubbub.pages.html_page import SEARCH, element, page
+from hubbub.privacy.guarantees import Unit
 from hubbub.privacy.lifetime import PrivacyFigures, privacy_figures
 from hubbub.privacy.linkability import group_warning, linkability_warning
 from hubbub.privacy.plain_words import CERTAIN, certainty_text
@@ -174,13 +175,7 @@ def _version(metric: Metric) -> Iterator[Element]:
         "dl", *(element("div", element("dt", term), element("dd", value)) for term, value in rows), class_="rows"
     )
     figures = privacy_figures(metric, Policy())
-    titles = {"lifetime": "Lifetime epsilon"}
-    yield _facts(
-        *(
-            (titles.get(row.label, f"Epsilon {row.label}"), shown_epsilon(row.epsilon), row.note)
-            for row in figures.rows()
-        )
-    )
+    yield _facts(*((row.title, shown_epsilon(row.epsilon), row.note) for row in figures.rows()))
     yield _facts(*_in_words(figures))
 
 
@@ -190,14 +185,14 @@ def _in_words(figures: PrivacyFigures) -> Iterator[tuple[str, str, str]]:
     yield "After one report", certainty_text(figures.epsilon_report), what
     if figures.unit != "period":
         yield f"After all reports of one {_UNITS[figures.unit]}", certainty_text(figures.epsilon_unit), what
-    if figures.condition is not None:
+    lifetime = figures.of_operator()[Unit.LIFETIME]
+    if not lifetime.is_unconditional and figures.objection is None:
         yield "After a change", CERTAIN, "that the value changed, if the reports of a client are linked"
     if figures.objection is None:
-        histories = f", {figures.condition}" if figures.condition else ""
         yield (
             "After all reports of a lifetime",
             certainty_text(figures.epsilon_lifetime),
-            f"which of two histories is true{histories}",
+            f"which of two histories is true, {lifetime.condition.sentence}",
         )
     else:
         yield "Lifetime", "no reports", "the default policy blocks the metric"

@@ -323,7 +323,7 @@ def _format(metric: Metric, about: dict[str, Any]) -> str:
         *(f"  {fact.label}: {escape_control_characters(fact.line())}" for fact in metric.facts()),
         f"  epsilon under the default Policy ({', '.join(f'{name} = {getattr(policy, name):g}' for name in limits)}):",
         *(
-            f"    {titles.get(row.label, row.label):16}  {shown_epsilon(row.epsilon):>8}  {row.note}"
+            f"    {titles.get(row.label, row.label):17}  {shown_epsilon(row.epsilon):>8}  {row.note}"
             for row in figures.rows()
         ),
         f"  {linked}{'; without hold, changes of the value are visible in linked reports' if figures.unit == 'value' else ''}",

@@ -21,10 +21,12 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from hubbub.metrics.kinds import BloomBits, JointValue, Kind, Value
+from hubbub.metrics.kinds.kind import SAME_PATTERN
 from hubbub.metrics.metric import Metric
 from hubbub.privacy.central import RELEASE_DELTA, central_epsilon
 from hubbub.privacy.loss import epsilon
 from hubbub.privacy.pricing import affordable_units, unit_price
+from hubbub.wire.json_values import json_value
 
 if TYPE_CHECKING:
     from hubbub.privacy.policy import Policy
@@ -52,6 +54,10 @@ class Observer(StrEnum):
     OPERATOR = "operator"
     NETWORK = "network"
     FILES = "holder of the files"
+
+
+SAME_RUNS = "if the app runs in the same periods"
+"""What every condition demands, because whoever sees reports arrive sees when the app ran."""
 
 
 class Unit(StrEnum):
@@ -141,8 +147,8 @@ class AnyRecordings(Condition):
 
     @property
     def sentence(self) -> str:
-        """Words of the predicate for engineers and reviewers."""
-        return "whatever is recorded, if the app runs in the same periods"
+        """Words of the predicate for engineers and reviewers, without `SAME_RUNS`."""
+        return "whatever is recorded"
 
     def admits(self, first: RawHistory, second: RawHistory) -> bool:
         """Return whether the app runs in the same periods of two histories."""
@@ -159,6 +165,7 @@ class SamePattern(AnyRecordings):
 
     kind: Kind
     name = "same pattern of equal values"
+    of_any_kind: ClassVar[str] = f"between histories whose values {SAME_PATTERN}"
 
     @property
     def sentence(self) -> str:
@@ -257,6 +264,21 @@ class Guarantee:
     epsilon: float
     delta: float = 0.0
     num_units: float = 1
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the guarantee as JSON values.
+
+        Returns
+        -------
+        dict[str, Any]
+            Observer, unit, condition in words, whether it is unconditional, and the numbers. An infinite number is the
+            string "inf".
+        """
+        words = {"observer": str(self.observer), "unit": str(self.unit)}
+        words["condition"] = f"{self.condition.sentence}, {SAME_RUNS}"
+        numbers = {name: getattr(self, name) for name in ("is_unconditional", "epsilon", "delta", "num_units")}
+        figures: dict[str, Any] = json_value({**words, **numbers})
+        return figures
 
     @property
     def is_unconditional(self) -> bool:

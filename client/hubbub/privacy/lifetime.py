@@ -6,7 +6,7 @@
 
 A client draws a new secret when consent is withdrawn and given again, and when the secret is lost. Epochs, and reports without
 permanent noise, are independent given the values, so their sum bounds any two histories. The sum over distinct values bounds
-only histories that change, and return to earlier values, at the same times (`PrivacyFigures.condition`): docs/explanation/privacy.md, "Limits of epsilon".
+only histories that change, and return to earlier values, at the same times (`SamePattern`): docs/explanation/privacy.md, "Limits of epsilon".
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hubbub.metrics.metric import Metric
-from hubbub.privacy.guarantees import Observer, Unit, guarantees
+from hubbub.privacy.guarantees import SAME_RUNS, AnyRecordings, Guarantee, Observer, Unit, guarantees
 from hubbub.privacy.loss import epsilon, epsilon_permanent
 from hubbub.privacy.pricing import shown_epsilon, unit_price
 from hubbub.wire.json_values import json_value
@@ -28,22 +28,27 @@ if TYPE_CHECKING:
 _ROUNDING_SLACK = 1e-9
 _UNIT_NOUNS = {"epoch": "epoch", "value": "distinct value", "period": "report"}
 _UNIT_NOUNS_LIFETIME = _UNIT_NOUNS | {"value": "value"}  # a value counts once in each enrollment
-_NO_RESPONSE = "no permanent noise"
-_NO_MORE_REPORTS = "then the client sends no more reports"
+_ANY = AnyRecordings()
+_NO_HOLD = f"{_ANY.sentence}: `hold` in the definition gives a bound"
+_LABELS: dict[Unit, str] = {unit: f"per {unit}" for unit in Unit} | {Unit.LIFETIME: "lifetime"}
 
 
-@dataclass(frozen=True, slots=True)
-class FigureRow:
-    """One line of the figures: label, epsilon, and the condition under which the figure holds.
+class FigureRow(NamedTuple):
+    """One line of the figures.
 
     label   : name of the figure
     epsilon : its value
-    note    : condition under which the figure holds. Empty: there is none.
+    note    : what it covers, and the condition of its guarantee
     """
 
     label: str
     epsilon: float
     note: str
+
+    @property
+    def title(self) -> str:
+        """Label that stands alone, at the beginning of a line."""
+        return "Lifetime epsilon" if self.label == _LABELS[Unit.LIFETIME] else f"Epsilon {self.label}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +78,10 @@ class PrivacyFigures:
         Units that the policy allows under all secrets of one client. 0: the policy blocks the metric.
     epsilon_lifetime
         Epsilon of `units_lifetime` units. It is infinite if the policy blocks the metric.
-    condition
-        Histories of values between which `epsilon_enrollment` and `epsilon_lifetime` are bounds. None: any two
-        histories.
     objection
         Reason why the policy blocks the metric. None: it allows the metric.
+    guarantees
+        Observer, unit and condition of each epsilon.
     """
 
     period: str
@@ -90,8 +94,8 @@ class PrivacyFigures:
     epsilon_enrollment: float
     units_lifetime: float
     epsilon_lifetime: float
-    condition: str | None
     objection: str | None
+    guarantees: tuple[Guarantee, ...]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the figures as JSON values.
@@ -101,32 +105,62 @@ class PrivacyFigures:
         dict[str, Any]
             Figures by name. An infinite epsilon is the string "inf".
         """
-        figures: dict[str, Any] = json_value({name: getattr(self, name) for name in self.__slots__})
-        return figures
+        figures = {name: getattr(self, name) for name in self.__slots__}
+        figures["guarantees"] = [guarantee.to_dict() for guarantee in self.guarantees]
+        document: dict[str, Any] = json_value(figures)
+        return document
+
+    def of_operator(self) -> dict[Unit, Guarantee]:
+        """Return the guarantees towards the operator.
+
+        Returns
+        -------
+        dict[Unit, Guarantee]
+            Guarantee of each unit.
+        """
+        return {of.unit: of for of in self.guarantees if of.observer is Observer.OPERATOR}
 
     def rows(self) -> Iterator[FigureRow]:
-        """Yield the figures in the order in which commands, pages and APIs print them."""
-        odds = f"odds between two values change {_odds(self.epsilon_report)}"
-        yield FigureRow("per report", self.epsilon_report, odds if self.unit != "period" else f"{odds}; {_NO_RESPONSE}")
-        if self.unit == "epoch":
-            drawn = _NO_RESPONSE if math.isinf(self.epsilon_permanent) else "one permanent response"
-            lasts = _count_text(self.hold or 0, self.period)
-            yield FigureRow("per epoch", self.epsilon_unit, f"hold = {self.hold}: one value and {drawn} for {lasts}")
-        if self.unit == "value":
-            most = "" if math.isinf(self.units_enrollment) or self.objection else f", up to V = {self.units_enrollment}"
-            stays = "any number of reports of one unchanging value, from one permanent response"
-            yield FigureRow("per value", self.epsilon_unit, f"{stays}; V distinct values cost V times as much{most}")
+        """Yield the figures in the order in which commands, pages and APIs print them: what holds whatever is recorded is the first.
+
+        The first note names the observer of all of them, and what their conditions have in common.
+        """
+        found = self.of_operator()
+        rows = [FigureRow(_LABELS[unit], of.epsilon, self._note(of)) for unit, of in found.items()]
+        if found[Unit.LIFETIME].is_unconditional:
+            rows.insert(0, rows.pop())
+        elif self.objection is None:
+            rows.insert(0, FigureRow(f"of {_ANY.name}", math.inf, _NO_HOLD))
+        rows[0] = rows[0]._replace(note=f"{rows[0].note}. All figures: for the {Observer.OPERATOR}, {SAME_RUNS}")
+        yield from rows
+
+    def _note(self, guarantee: Guarantee) -> str:
+        """Return what the epsilon of a guarantee covers, and its condition."""
+        condition, number = guarantee.condition.sentence, guarantee.num_units
+        match guarantee.unit:
+            case Unit.REPORT:
+                drawn = "; no permanent noise" if self.unit == "period" else ""
+                return f"odds between two values change {_odds(guarantee.epsilon)}, {condition}{drawn}"
+            case Unit.EPOCH:
+                drawn = "no permanent noise" if math.isinf(self.epsilon_permanent) else "one permanent response"
+                lasts = _count_text(self.hold or 0, self.period)
+                return f"hold = {self.hold}: one value and {drawn} for {lasts}, {condition}"
+            case Unit.VALUE:
+                most = (
+                    ""
+                    if math.isinf(self.units_enrollment) or self.objection
+                    else f", up to V = {self.units_enrollment}"
+                )
+                return f"{condition}; V distinct values cost V times as much{most}"
         if self.objection is not None:
-            yield FigureRow("per enrollment", math.inf, "the policy blocks the metric")
-            yield FigureRow("lifetime", math.inf, f"the policy blocks the metric: {self.objection}")
-            return
-        last = self.condition or _NO_MORE_REPORTS
-        units_text = _up_to(self.units_enrollment, _UNIT_NOUNS[self.unit])
-        yield FigureRow("per enrollment", self.epsilon_enrollment, f"one secret, {units_text}; {last}")
-        units_text = _up_to(self.units_lifetime, _UNIT_NOUNS_LIFETIME[self.unit])
-        all_secrets = "all enrollments (consent withdrawn and given again, a lost secret)"
-        same = f"; {self.condition}" if self.condition else ""
-        yield FigureRow("lifetime", self.epsilon_lifetime, f"{all_secrets}, {units_text}{same}")
+            return f"the policy blocks the metric{f': {self.objection}' if guarantee.unit is Unit.LIFETIME else ''}"
+        if guarantee.unit is Unit.ENROLLMENT:
+            covered = f"one secret, {_up_to(number, _UNIT_NOUNS[self.unit])}"
+        else:
+            all_secrets = "all enrollments (consent withdrawn and given again, a lost secret)"
+            covered = f"{all_secrets}, {_up_to(number, _UNIT_NOUNS_LIFETIME[self.unit])}"
+        end = ", then the client sends no more reports" if guarantee.is_unconditional else ""
+        return f"{covered}{end}; {condition}"
 
     def sentence(self) -> str:
         """Return the figures in one line.
@@ -134,18 +168,20 @@ class PrivacyFigures:
         Returns
         -------
         str
-            One sentence with the epsilon of a report, of a unit, of an enrollment and of the lifetime.
+            One sentence with the epsilon of a report, of a unit, of an enrollment and of the lifetime, their observer
+            and their condition. What holds whatever is recorded is the first.
 
         Examples
         --------
         >>> from hubbub.privacy.policy import Policy
         >>> from hubbub import UnaryResponse
-        >>> privacy_figures(Metric.boolean("dark", UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5), hold=7), Policy()).sentence()
-        'epsilon 1.099 per report, 1.099 per epoch (hold = 7), 19.776 per enrollment (18 epochs), lifetime epsilon 39.551 (36 epochs)'
-        >>> survey = Metric.boolean("survey", UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5))
-        >>> privacy_figures(survey, Policy()).sentence().partition("; ")[2]
-        'enrollment and lifetime: between histories whose values, "no value" as false, change, and return to earlier values, at the same times'
+        >>> two_coins = UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5)
+        >>> privacy_figures(Metric.boolean("dark", two_coins, hold=7), Policy()).sentence().rpartition("; ")[0]
+        'lifetime epsilon 39.551 (36 epochs) whatever is recorded; epsilon 1.099 per report, 1.099 per epoch (hold = 7), 19.776 per enrollment (18 epochs)'
+        >>> privacy_figures(Metric.boolean("survey", two_coins), Policy()).sentence().partition("; ")[0]
+        'no epsilon whatever is recorded'
         """
+        lifetime = self.of_operator()[Unit.LIFETIME]
         details = {"per epoch": f" (hold = {self.hold})"}
         for label, units in (("per enrollment", self.units_enrollment), ("lifetime", self.units_lifetime)):
             units_text = _count_text(units, _UNIT_NOUNS_LIFETIME[self.unit])
@@ -155,8 +191,11 @@ class PrivacyFigures:
             shown, detail = shown_epsilon(row.epsilon), details.get(row.label, "")
             figure = f"lifetime epsilon {shown}" if row.label == "lifetime" else f"{shown} {row.label}"
             parts.append(figure + detail)
-        same = f"; enrollment and lifetime: {self.condition}" if self.condition and not self.objection else ""
-        return f"epsilon {', '.join(parts)}{same}"
+        if self.objection is not None:
+            return f"epsilon {', '.join(parts)}; for the {lifetime.observer}, {SAME_RUNS}"
+        first = f"{parts[0]} {_ANY.sentence}" if lifetime.is_unconditional else f"no epsilon {_ANY.sentence}"
+        same = "" if lifetime.is_unconditional else f"; enrollment and lifetime: {lifetime.condition.sentence}"
+        return f"{first}; epsilon {', '.join(parts[1:])}{same}; for the {lifetime.observer}, {SAME_RUNS}"
 
 
 def privacy_figures(metric: Metric, policy: Policy) -> PrivacyFigures:
@@ -176,8 +215,8 @@ def privacy_figures(metric: Metric, policy: Policy) -> PrivacyFigures:
     PrivacyFigures
         Epsilon of a report, of the permanent response, of an enrollment and of the lifetime.
     """
-    price = unit_price(metric)
-    found = {of.unit: of for of in guarantees(metric, policy) if of.observer is Observer.OPERATOR}
+    price, all_of_them = unit_price(metric), guarantees(metric, policy)
+    found = {of.unit: of for of in all_of_them if of.observer is Observer.OPERATOR}
     enrollment, lifetime = found[Unit.ENROLLMENT], found[Unit.LIFETIME]
     return PrivacyFigures(
         period=str(metric.period),
@@ -190,8 +229,8 @@ def privacy_figures(metric: Metric, policy: Policy) -> PrivacyFigures:
         epsilon_enrollment=enrollment.epsilon,
         units_lifetime=lifetime.num_units,
         epsilon_lifetime=lifetime.epsilon,
-        condition=lifetime.condition.sentence if price.unit == "value" else None,
         objection=policy.objection(metric),
+        guarantees=all_of_them,
     )
 
 
@@ -201,7 +240,7 @@ def epsilon_of_reports(metric: Metric, units: int, reports: int) -> float:
         sum_j eps(1 + floor((reports - u) / j)), j = 1 .. u = min(units, reports)
 
     The j-th largest number of reports of one unit is at most that in the brackets, since the others have one report or more. The bound is
-    exact if there is one unit, and if each unit has one report. It holds under `PrivacyFigures.condition`.
+    exact if there is one unit, and if each unit has one report. It holds under the condition of an enrollment.
 
     >>> from hubbub import UnaryResponse
     >>> survey = Metric.boolean("survey", UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.5))

@@ -488,7 +488,7 @@ def headline(decoding: Decoding) -> str:
     >>> survey = Metric.boolean("from_jfk", UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5))
     >>> nothing = ShareEstimate(0, 0, 0, 0)
     >>> headline(Decoding(survey, 1000, 0.95, 0.05, (), nothing, nothing, nothing, 0.1)).partition("; enrollment and")[0]
-    'from_jfk: 1,000 reports; epsilon 1.099 per report, 1.099 per value, 2.198 per enrollment (2 values), lifetime epsilon 39.551 (36 values)'
+    'from_jfk: 1,000 reports; no epsilon whatever is recorded; epsilon 1.099 per report, 1.099 per value, 2.198 per enrollment (2 values), lifetime epsilon 39.551 (36 values)'
     """
     figures = privacy_figures(decoding.metric, Policy())
     return f"{decoding.metric.title}: {format_count(decoding.num_reports, 'report')}; {figures.sentence()}"

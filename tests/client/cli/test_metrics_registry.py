@@ -115,8 +115,8 @@ def test_diff_states_epsilon_before_and_after(tmp_path: Path) -> None:
     lines = result.stdout.splitlines()
     digest = load_definitions(changed)["homepage"].digest[:12]
     assert lines[:2] == [f"homepage 4630902792b4 -> {digest}: meaning changed", "  prob_f: 0.5 -> 0.75"]
-    assert lines[2].startswith("  before: epsilon 2.044 per report, 4.395 per value, ")
-    assert lines[3].startswith("  after:  epsilon 1.006 per report, 2.044 per value, ")
+    assert lines[2].startswith("  before: no epsilon whatever is recorded; epsilon 2.044 per report, 4.395 per value, ")
+    assert lines[3].startswith("  after:  no epsilon whatever is recorded; epsilon 1.006 per report, 2.044 per value, ")
     assert [line.split(": ")[1] for line in lines[4:]] == ["unchanged", "unchanged"]
     as_json = hubbub("metrics", "diff", FILE, changed, "--json")
     assert as_json.exit_code == 1
@@ -146,7 +146,7 @@ def test_diff_prints_removed_metrics_without_after(tmp_path: Path) -> None:
     assert (removed["metric"], removed["change"], removed["after"]) == ("dark_mode", "removed", None)
     added = hubbub("metrics", "diff", fewer, FILE).stdout.splitlines()
     assert added[-2].endswith(": added")
-    assert added[-1].startswith("  after:  epsilon 1.099 per report")
+    assert added[-1].startswith("  after:  no epsilon whatever is recorded; epsilon 1.099 per report")
 
 
 def test_diff_of_an_invalid_file_is_one_error_line(tmp_path: Path) -> None:

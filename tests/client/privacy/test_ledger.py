@@ -131,7 +131,7 @@ def test_metric_without_budget_left_is_refused_before_recording(rig: Rig, caplog
         assert state.spent("") == pytest.approx(2 * price)
         assert state.reserved("") == pytest.approx(3 * price)
     shown = CliRunner().invoke(inspect.command, [str(rig.state)])
-    assert "of 13.184 reserved. It bounds the difference between histories" in shown.output
+    assert "of 13.184 reserved. It is a bound for the operator, between histories" in shown.output
     assert "not collected: two:" in shown.output
     client.close()
     rig.clock.move(days=1)

@@ -25,7 +25,7 @@ from hubbub import Buckets, Definitions, Metric, Params, Policy, UnaryResponse, 
 from hubbub.cli.catalogue import catalogue_pages, metric_path
 from hubbub.metrics.buckets import Estimand
 from hubbub.metrics.kinds import OrdinalKind
-from hubbub.privacy import privacy_figures
+from hubbub.privacy import Unit, privacy_figures
 from hubbub.privacy.ledger import Account
 from hubbub.privacy.plain_words import CERTAIN
 from hubbub.sdk.storage.state import State
@@ -272,7 +272,7 @@ def test_show_counts_no_value_only_where_it_is_a_value(kind: str) -> None:
     for label in ("per enrollment", "lifetime"):
         assert ("no value" in notes[label]) == (kind not in ("default", "mean"))
         assert notes[label].endswith(SAME_TIMES)
-    assert figures.sentence().endswith(str(figures.condition))
+        assert notes[label].endswith(figures.of_operator()[Unit.LIFETIME].condition.sentence)
 
 
 @pytest.mark.parametrize(

@@ -123,10 +123,11 @@ def by_hand() -> Decoding:
 
 def test_table_shows_detected_candidates_totals_detection_limit_and_warnings() -> None:
     assert [line.rstrip() for line in rendered(by_hand(), 90).splitlines()] == [
-        "homepage: 10,000 reports; epsilon 2.044 per report, 4.395 per value, 17.578 per enrollment",
-        "(4 values), lifetime epsilon 39.551 (9 values); enrollment and lifetime: between histories",
-        'whose values, "no value" among them, change, and return to earlier values, at the same',
-        "times",
+        "homepage: 10,000 reports; no epsilon whatever is recorded; epsilon 2.044 per report, 4.395",
+        "per value, 17.578 per enrollment (4 values), lifetime epsilon 39.551 (9 values);",
+        'enrollment and lifetime: between histories whose values, "no value" among them, change,',
+        "and return to earlier values, at the same times; for the operator, if the app runs in the",
+        "same periods",
         "candidate            share      95% interval  q value",
         "a.example           50.00%  46.08% .. 53.92%   <1e-99  █████████████████████░|░",
         "b.example = b.test  25.00%  21.08% .. 28.92%    1e-08  █████████░░|░",
@@ -141,9 +142,9 @@ def test_table_shows_detected_candidates_totals_detection_limit_and_warnings() -
 
 def test_wide_table_shows_adjusted_intervals_of_detected_candidates() -> None:
     lines = [line.rstrip() for line in rendered(whole(by_hand()), 110).splitlines()]
-    assert lines[3] == "candidate            share      95% interval  selection-adjusted  q value"
-    assert lines[4].startswith("a.example           50.00%  46.08% .. 53.92%    45.20% .. 54.80%   <1e-99  ███")
-    assert lines[6].startswith("c.example           -1.00%   -4.92% .. 2.92%                        0.700")
+    assert lines[4] == "candidate            share      95% interval  selection-adjusted  q value"
+    assert lines[5].startswith("a.example           50.00%  46.08% .. 53.92%    45.20% .. 54.80%   <1e-99  ███")
+    assert lines[7].startswith("c.example           -1.00%   -4.92% .. 2.92%                        0.700")
 
 
 def test_table_of_everything_shows_rows_that_were_not_estimated() -> None:

@@ -16,8 +16,6 @@ from hubbub_aggregator.pipeline.retention import keeps_reports
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.interface import PeriodStore
 
-_TITLES = {"lifetime": "Lifetime epsilon"}
-
 
 @dataclass(frozen=True, slots=True)
 class Figure:
@@ -43,10 +41,10 @@ def privacy_rows(metric: Metric) -> tuple[Figure, ...]:
 
     >>> from hubbub import UnaryResponse
     >>> [figure.label for figure in privacy_rows(Metric.boolean("b", UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5), hold=7))]
-    ['Epsilon per report', 'Epsilon per epoch', 'Epsilon per enrollment', 'Lifetime epsilon']
+    ['Lifetime epsilon', 'Epsilon per report', 'Epsilon per epoch', 'Epsilon per enrollment']
     """
     return tuple(
-        Figure(_TITLES.get(row.label, f"Epsilon {row.label}"), shown_epsilon(row.epsilon), row.note)
+        Figure(row.title, shown_epsilon(row.epsilon), row.note)
         for row in privacy.privacy_figures(metric, Policy()).rows()
     )
 
