@@ -76,6 +76,14 @@ CALLS: dict[str, tuple[Callable[..., object], dict[str, Any]]] = {
     ),
     "hubbub.privacy.epsilon": (lambda **options: hubbub.privacy.epsilon(SURVEY, **options), {"num_reports": 1}),
     "hubbub.privacy.group_privacy": (hubbub.privacy.group_privacy, {"epsilon": 1.0, "size": 2}),
+    "hubbub.privacy.guarantee_of_days": (
+        lambda **options: hubbub.privacy.guarantee_of_days(SURVEY, hubbub.Policy(), **options),
+        {"num_days": 30},
+    ),
+    "hubbub.privacy.guarantees": (
+        lambda **options: hubbub.privacy.guarantees(SURVEY, hubbub.Policy(), **options),
+        {"num_reports": 100, "num_periods": 2},
+    ),
     "hubbub.privacy.match_probability_bound": (
         lambda **options: hubbub.privacy.match_probability_bound(SURVEY, **options),
         {"group_size": 2, "num_reports": 1},

@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from hubbub.metrics.kinds import BloomBits, JointValue, Kind, Value
 from hubbub.metrics.kinds.kind import SAME_PATTERN
 from hubbub.metrics.metric import Metric
+from hubbub.metrics.periods import PeriodKind
+from hubbub.number_checks import check_integer
 from hubbub.privacy.central import RELEASE_DELTA, central_epsilon
 from hubbub.privacy.loss import epsilon
 from hubbub.privacy.pricing import affordable_units, unit_price
@@ -68,7 +70,7 @@ class Unit(StrEnum):
     REPORT
         One report.
     EPOCH
-        All reports of one epoch of a metric with `hold`.
+        All reports of one epoch of a metric with `hold`, under one secret.
     VALUE
         All reports of one value.
     ENROLLMENT
@@ -79,6 +81,8 @@ class Unit(StrEnum):
         The totals of one period.
     ALL_PERIODS
         The totals of all published periods.
+    DAYS
+        All reports about a number of days in a row, under one secret.
     """
 
     REPORT = "report"
@@ -88,6 +92,10 @@ class Unit(StrEnum):
     LIFETIME = "lifetime"
     PERIOD = "period"
     ALL_PERIODS = "all published periods"
+    DAYS = "days in a row"
+
+
+_LEAST_DAYS = {PeriodKind.DAY: 1, PeriodKind.WEEK: 7, PeriodKind.MONTH: 28}
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +291,7 @@ class Guarantee:
     @property
     def is_unconditional(self) -> bool:
         """Whether it bounds all reports under a secret, or more, whatever is recorded."""
-        is_of_all = self.unit not in (Unit.REPORT, Unit.EPOCH, Unit.VALUE, Unit.PERIOD)
+        is_of_all = self.unit not in (Unit.REPORT, Unit.EPOCH, Unit.VALUE, Unit.PERIOD, Unit.DAYS)
         return is_of_all and math.isfinite(self.epsilon) and type(self.condition) is AnyRecordings
 
 
@@ -309,6 +317,11 @@ def guarantees(
     tuple[Guarantee, ...]
         One for each observer and unit.
 
+    Raises
+    ------
+    ParameterError
+        `num_reports` or `num_periods` is not an integer above 0.
+
     Examples
     --------
     >>> from hubbub import UnaryResponse
@@ -323,6 +336,7 @@ def guarantees(
     network, lifetime: 0.000, any recordings
     holder of the files, lifetime: inf, any recordings
     """
+    check_integer("num_periods", num_periods, 1, hint="pass the number of periods that are published")
     price, anything, unchanged = unit_price(metric), AnyRecordings(), UnchangedValue(metric.kind)
     condition = SamePattern(metric.kind) if price.unit == "value" else anything
     enrollment: float = 0
@@ -349,3 +363,51 @@ def guarantees(
     found.append(Guarantee(Observer.NETWORK, Unit.LIFETIME, anything, 0.0))
     found.append(Guarantee(Observer.FILES, Unit.LIFETIME, anything, math.inf))
     return tuple(found)
+
+
+def guarantee_of_days(metric: Metric, policy: Policy, num_days: int) -> Guarantee:
+    """Return the guarantee of all reports about any days in a row, under one secret, whatever is recorded.
+
+    Parameters
+    ----------
+    metric
+        Definition of the metric.
+    policy
+        Policy of the client.
+    num_days
+        D >= 1, number of days.
+
+    Returns
+    -------
+    Guarantee
+        With `hold`, or without permanent noise, the epsilon of all epochs or reports that have one of the days, at most that of
+        an enrollment. Otherwise it is infinite.
+
+    Raises
+    ------
+    ParameterError
+        `num_days` is not an integer above 0.
+
+    Notes
+    -----
+    D days in a row have a day of at most ceil((D - 1) / L) + 1 units of at least L days. A unit is an epoch, or without permanent noise a
+    period. A month has at least 28 days.
+
+    Examples
+    --------
+    >>> from hubbub import UnaryResponse
+    >>> from hubbub.privacy.policy import Policy
+    >>> weekly = Metric.boolean("dark", UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5), hold=7)
+    >>> month = guarantee_of_days(weekly, Policy(), 30)
+    >>> month.num_units, round(math.exp(month.epsilon))  # six epochs of ln 3
+    (6, 729)
+    """
+    check_integer("num_days", num_days, 1, hint="pass the length of the time that matters, such as 30")
+    has_response = any(block.mechanism.has_permanent_noise for block in metric.blocks)
+    once = unit_price(metric).epsilon if has_response else epsilon(metric)
+    least_days = _LEAST_DAYS[metric.period] * (metric.hold if has_response and metric.hold else 1)
+    number = -(-(num_days - 1) // least_days) + 1
+    (enrollment,) = (of for of in guarantees(metric, policy) if of.unit is Unit.ENROLLMENT)
+    is_of_values = has_response and metric.hold is None
+    total = math.inf if is_of_values else min(number * once, enrollment.epsilon)
+    return Guarantee(Observer.OPERATOR, Unit.DAYS, AnyRecordings(), total, num_units=number)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,13 @@ _KINDS = [str(word) for word in KindWord if issubclass(KINDS[word], BlockKind)]
 _OF_DESCRIPTION = ("num_reports", "share", "num_candidates", "periods", "retained")
 _FIELD = re.compile(r"`(\w+)(?: = ([^`]+))?`")
 """Field of `Wishes`, with its value or without, in the text of an error."""
+
+
+def _parse_days(_context: click.Context, _parameter: click.Parameter, text: str) -> int:
+    found = re.fullmatch(r"([1-9]\d{0,4})d", text)
+    if found is None:
+        raise click.BadParameter(f"must be a number of days from 1d to 99999d, such as 30d, got {text!r}.")
+    return int(found[1])
 
 
 _values_option = section("Values")
@@ -140,6 +148,15 @@ _definition_option = section("Definition")
 @click.option(
     "--compare", nargs=2, type=PATH, metavar="A B", help="Compare the definitions of two files, side by side."
 )
+@_periods_option(
+    "--unit",
+    "num_days",
+    metavar="DAYS",
+    default="30d",
+    show_default=True,
+    callback=_parse_days,
+    help="Days in a row whose reports have the epsilon of the first figure.",
+)
 @click.option("--explain", is_flag=True, help="Show all figures, their curves, and the reasons of the choice.")
 @click.option("--html", "html_path", metavar="FILE", type=PATH, help="HTML page to write: the figures and curves.")
 @json_option
@@ -152,11 +169,12 @@ def command(
     html_path: Path | None,
     as_json: bool,
     name: str,
+    num_days: int,
     options: Mapping[str, Any],
 ) -> None:
     """Choose the parameters of a metric, or show what the METRIC of a file DEFINITIONS buys.
 
-    Prints the chosen definition as TOML on stdout, and what it buys on stderr, in five figures. All metrics of a file are shown
+    Prints the chosen definition as TOML on stdout, and what it buys on stderr, in six figures. All metrics of a file are shown
     without METRIC. --explain shows all figures, with their curves and the reasons of the choice.
 
     \b
@@ -179,7 +197,8 @@ def command(
     stdout, stderr = (Console(stderr=stderr, highlight=False) for stderr in (False, True))
     if compare or definitions is not None:
         with _errors_in_options():
-            found = _describe(compare, definitions, metric, given)
+            described = _describe(compare, definitions, metric, given)
+        found = [replace(description, num_days=num_days) for description in described]
         if as_json:
             print_json([description.to_dict() for description in found])
         else:
@@ -188,6 +207,7 @@ def command(
         return
     with elapsed_time(stderr) as show_stage, _errors_in_options():
         planned = _plan(name, given, show_stage)
+    planned = replace(planned, description=replace(planned.description, num_days=num_days))
     if as_json:
         print_json(planned.to_dict())
     else:
@@ -227,8 +247,6 @@ def _describe(
     compare: tuple[Path, Path] | None, definitions: Path | None, metric: str | None, given: dict[str, Any]
 ) -> list[Description]:
     """Describe the metrics of one file, or of two files. Raises UsageError for options that only choose parameters."""
-    from dataclasses import replace
-
     from hubbub.cli.definitions_file import definitions_with
     from hubbub_decoder.planning.description import describe
 

@@ -12,7 +12,15 @@ import numpy as np
 from hubbub.errors import ParameterError
 from hubbub.metrics.metric import Metric
 from hubbub.number_checks import check_number
-from hubbub.privacy import PrivacyFigures, central_epsilon, effective_group_size, epsilon, privacy_figures
+from hubbub.privacy import (
+    Guarantee,
+    PrivacyFigures,
+    central_epsilon,
+    effective_group_size,
+    epsilon,
+    guarantee_of_days,
+    privacy_figures,
+)
 from hubbub.privacy.linkability import mutual_information
 from hubbub.privacy.policy import Policy
 from hubbub.text import format_count
@@ -53,6 +61,8 @@ class Description:
         is less.
     label
         Name in tables and plots.
+    num_days
+        Number of days in a row whose reports `of_days` bounds.
     """
 
     metric: Metric
@@ -64,10 +74,16 @@ class Description:
     group_size: float
     central: float
     label: str
+    num_days: int = 30
 
     def __repr__(self) -> str:
         limit = f"detection limit {self.detection_limit:.2%} of {format_count(self.num_reports, 'report')}"
         return f"<Description of {self.metric.name}: epsilon {self.privacy.epsilon_report:.3f} of a report, {limit}>"
+
+    @property
+    def of_days(self) -> Guarantee:
+        """Guarantee of all reports of a client about `num_days` days in a row, whatever is recorded."""
+        return guarantee_of_days(self.metric, Policy(), self.num_days)
 
     @property
     def num_reports(self) -> int:
@@ -121,6 +137,8 @@ class Description:
                 "periods": self.periods,
                 "num_candidates": round(self.accuracy.shares.count),
                 "data": self.accuracy.data,
+                "num_days": self.num_days,
+                "of_days": self.of_days.to_dict(),
                 "privacy": self.privacy.to_dict(),
                 "epsilon_by_reports_of_a_client": [
                     {"num_reports": t, "epsilon": epsilon} for t, epsilon in self.epsilons

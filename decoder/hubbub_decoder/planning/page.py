@@ -36,6 +36,7 @@ _THEME = {
 _LINEAR_RANGE = 20  # largest ratio of epsilons on a linear axis
 
 _MEANINGS = {
+    "epsilon of days": "All reports about any days in a row change the odds by at most the factor e to this power, if the app runs in the same periods.",
     "epsilon of a report": "One report changes the odds between two values of a client by at most the factor e to this power.",
     "epsilon of a unit": "The same for all reports of one value, or of one epoch.",
     "lifetime epsilon": "The same for all reports that one client ever sends.",

@@ -25,7 +25,7 @@ _DATA = {"bits": "bit counts", "patterns": "pattern counts", "reports": "retaine
 class DescriptionTables:
     """Figures of one definition, or of several side by side, as a rich renderable.
 
-    explain : whether all figures and the curves are shown, and not only the five most important figures
+    explain : whether all figures and the curves are shown, and not only the six most important figures
     """
 
     descriptions: Sequence[Description]
@@ -59,7 +59,7 @@ def _rows(
 
 
 def _summary(description: Description) -> Iterator[tuple[str, str]]:
-    """Yield the five most important figures: three epsilons, what is decoded, and how exactly."""
+    """Yield the six most important figures: four epsilons, what is decoded, and how exactly."""
     yield from _epsilons(description)
     yield _decoded(description)
     *_, accuracy = description.accuracy.rows()
@@ -87,7 +87,10 @@ def _figures(description: Description) -> Iterator[tuple[str, str]]:
 
 
 def _epsilons(description: Description) -> Iterator[tuple[str, str]]:
-    privacy = description.privacy
+    privacy, of_days = description.privacy, description.of_days
+    hint = ": `hold` gives one" if math.isinf(of_days.epsilon) else ""
+    days = f"of any {format_count(description.num_days, 'day')} in a row"
+    yield "epsilon of days", f"{shown_epsilon(of_days.epsilon)} {days}, {of_days.condition.sentence}{hint}"
     yield "epsilon of a report", shown_epsilon(privacy.epsilon_report)
     units = {"epoch": "an epoch", "value": "a value", "period": "each further report"}
     yield f"epsilon of {units[privacy.unit]}", shown_epsilon(privacy.epsilon_unit)

@@ -10,6 +10,7 @@ import itertools
 import math
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import date, timedelta
 from functools import cache
 from typing import Any
 
@@ -18,8 +19,10 @@ import pytest
 
 from hubbub import Buckets, Discovery, Estimand, Metric, Params, Policy, Several, SubsetSelection, UnaryResponse
 from hubbub.encoding.bloom import ValueKey, bloom_bits
+from hubbub.errors import ParameterError
 from hubbub.metrics.group import Group
-from hubbub.privacy.guarantees import Condition, Guarantee, Observer, RawHistory, Unit, guarantees
+from hubbub.metrics.periods import PeriodKind, first_day, period_number
+from hubbub.privacy.guarantees import Condition, Guarantee, Observer, RawHistory, Unit, guarantee_of_days, guarantees
 from hubbub.privacy.pricing import unit_price
 from tests.support.enumerate_mechanism import Floats, instantaneous_kernel, of_all_bits, permanent_kernel
 from tests.support.raw_histories import Choices, Client, Fault, Law, Model, law_of, losses
@@ -285,6 +288,42 @@ def test_epsilon_is_reached_in_four_periods_of_a_boolean(noise: dict[str, Any], 
     for pairs in pairs_of(model, recordings, 4, units=(2, 2)):
         assert pairs.excess <= SLACK
         assert math.isclose(pairs.excess, 0, abs_tol=SLACK) or pairs.guarantee.observer is Observer.NETWORK
+
+
+@pytest.mark.parametrize("noise", [PLAIN, FRESH])
+@pytest.mark.parametrize("hold", [1, 2, 3])
+@pytest.mark.parametrize("num_days", [1, 2, 3, 4])
+def test_epsilon_of_days_in_a_row_is_the_largest_loss(noise: dict[str, Any], hold: int, num_days: int) -> None:
+    """All windows of five days, and all pairs of histories."""
+    model, _ = boolean(noise, hold=hold)
+    laws = [law_of(model, history, (5, 5)) for history in histories_of([(True,), (False,)], 5, ())]
+    windows = [frozenset(range(start, start + num_days)) for start in range(6 - num_days)]
+    lost = max(losses([law.of_reports(window) for law in laws]).max() for window in windows)
+    assert math.isclose(lost, guarantee_of_days(model.metric, policy_of(model.metric, 5, 5), num_days).epsilon)
+
+
+@pytest.mark.parametrize("period", PeriodKind)
+@pytest.mark.parametrize("hold", [1, 2, 7, 30])
+@pytest.mark.parametrize("num_days", [1, 2, 7, 28, 30, 31, 90])
+def test_number_of_units_of_days_in_a_row(period: PeriodKind, hold: int, num_days: int) -> None:
+    """All days of five years, with 28 days of February 2026. In months of 28 to 31 days one unit may be too many."""
+    metric = Metric.boolean("m", UnaryResponse(**PLAIN), hold=hold, period=period)
+    days = [date(2025, 1, 1) + timedelta(days=at) for at in range(5 * 365)]
+    epochs = [period_number(period, str(first_day(period, day))) // hold for day in days]
+    most = max(epochs[at + num_days - 1] - epochs[at] + 1 for at in range(len(days) - num_days))
+    policy = Policy(epsilon_enrollment=math.inf, epsilon_metric=math.inf, epsilon_total=math.inf)
+    number = guarantee_of_days(metric, policy, num_days).num_units
+    assert most <= number <= most + (period is PeriodKind.MONTH)
+
+
+def test_days_in_a_row_have_no_epsilon_if_values_are_charged() -> None:
+    survey = Metric.boolean("m", UnaryResponse(**PLAIN))
+    assert math.isinf(guarantee_of_days(survey, Policy(), 30).epsilon)
+    assert math.isclose(
+        guarantee_of_days(Metric.boolean("m", UnaryResponse(**FRESH)), Policy(), 10).epsilon, 10 * math.log(3)
+    )
+    with pytest.raises(ParameterError, match="num_days must be an integer"):
+        guarantee_of_days(survey, Policy(), 0)
 
 
 @pytest.mark.parametrize("maker", [boolean, categorical, string])

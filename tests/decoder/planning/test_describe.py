@@ -6,6 +6,8 @@ import io
 import itertools
 import json
 import math
+import re
+from datetime import date
 from pathlib import Path
 
 import numpy as np
@@ -14,14 +16,15 @@ from click.testing import CliRunner, Result
 from rich.console import Console
 from scipy.stats import norm
 
-from hubbub import Metric, Params, UnaryResponse
+from hubbub import Metric, Params, Policy, UnaryResponse
 from hubbub.cli import main
 from hubbub.errors import ParameterError
 from hubbub.metrics.definitions import load_definitions, parse_definitions
-from hubbub.privacy import central_epsilon, epsilon
+from hubbub.privacy import central_epsilon, epsilon, guarantee_of_days
 from hubbub.privacy.loss import epsilon_of_periods
 from hubbub_decoder import PlanError, describe
 from hubbub_decoder.model.design_matrix import design_matrix
+from hubbub_decoder.planning.definition import toml_lines
 from hubbub_decoder.planning.description import permanent_entropy, recovery_probability
 from hubbub_decoder.planning.page import render_page
 from hubbub_decoder.planning.tables import DescriptionTables, figure_rows
@@ -213,7 +216,14 @@ def test_command_prints_five_figures_and_warnings_and_explains_on_request() -> N
     )
     short, explained = hubbub(*wishes), hubbub(*wishes, "--explain")
     assert short.stdout == explained.stdout
-    names = ["epsilon of a report", "epsilon of a value", "lifetime epsilon", "decoded", "detection limit"]
+    names = [
+        "epsilon of days",
+        "epsilon of a report",
+        "epsilon of a value",
+        "lifetime epsilon",
+        "decoded",
+        "detection limit",
+    ]
     figures, separator, _ = short.stderr.partition("\n\nWarning: ")
     assert separator
     assert [line[:19].strip() for line in figures.splitlines()] == names
@@ -303,3 +313,36 @@ def test_plan_of_a_set_says_that_items_may_have_no_report() -> None:
     assert "none with probability 0.042" in " ".join(few.notes())
     assert few.detection_limit() < 1
     assert math.isinf(fewer.detection_limit())
+
+
+@pytest.mark.parametrize(
+    ("hold", "unit", "shown"),
+    [(7, 30, "6.592 of any 30 days in a row"), (7, 1, "1.099 of any 1 day"), (None, 30, "no bound of any 30 days")],
+)
+def test_first_figure_is_the_epsilon_of_days_whatever_is_recorded(
+    hold: int | None, unit: int, shown: str, tmp_path: Path
+) -> None:
+    """ceil(29 / 7) + 1 = 6 epochs of ln 3."""
+    metric = Metric.boolean(
+        "dark",
+        UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5),
+        hold=hold,
+        description="d",
+        owner="o",
+        expires=date(2099, 1, 1),
+    )
+    file = tmp_path / "metrics.toml"
+    file.write_text("\n".join(toml_lines(metric)))
+    first = hubbub("plan", file, "dark", "--unit", f"{unit}d").stdout.splitlines()[0]
+    assert re.match(rf"epsilon of days +{shown}", first)
+    assert "whatever is recorded" in first
+    assert ("`hold` gives one" in first) is (hold is None)
+    (document,) = json.loads(hubbub("plan", file, "dark", "--unit", f"{unit}d", "--json").stdout)
+    assert document["of_days"] == guarantee_of_days(metric, Policy(), unit).to_dict()
+
+
+@pytest.mark.parametrize("unit", ["30", "0d", "-1d", "1.5d", "d", "999999d", "30d ", "٣d"])
+def test_unit_is_a_number_of_days(unit: str) -> None:
+    refused = hubbub("plan", "--epsilon", 2, "--share", 0.1, "--unit", unit)
+    assert refused.exit_code == 2
+    assert "must be a number of days from 1d to 99999d" in refused.stderr
