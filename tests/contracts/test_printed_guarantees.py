@@ -17,11 +17,12 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from hubbub import Definitions, Metric, Policy, UnaryResponse
+from hubbub import Definitions, Metric, Policy, UnaryResponse, consent_notice
 from hubbub.cli import main
 from hubbub.cli.catalogue import catalogue_pages, metric_path
 from hubbub.privacy import Guarantee, Observer, Unit, guarantees
 from hubbub.privacy.guarantees import SAME_RUNS
+from hubbub.privacy.plain_words import certainty_text
 from hubbub.privacy.pricing import shown_epsilon
 from hubbub.summary import BitCounts
 from hubbub_aggregator.settings import Settings
@@ -145,3 +146,17 @@ def test_json_has_every_guarantee(folder: Path) -> None:
     assert printed == served == expected
     (of_files,) = (of for of in expected["weekly"] if of["observer"] == Observer.FILES)
     assert of_files["epsilon"] == str(math.inf)
+
+
+@pytest.mark.parametrize("metric", DEFINED.values(), ids=lambda metric: metric.name)
+def test_notice_has_certainties_and_conditions_of_the_guarantees(metric: Metric) -> None:
+    text = consent_notice(Definitions([metric]), app="Example", recipient="Example Ltd")
+    (line,) = [line for line in text.splitlines() if line.startswith(f"- {metric.name}: ")]
+    found = {of.unit: of for of in of_operator(metric)}
+    lifetime = found[Unit.LIFETIME]
+    until_withdrawal = found.get(Unit.VALUE, found[Unit.ENROLLMENT])
+    assert f"from one report, {certainty_text(found[Unit.REPORT].epsilon)}" in line
+    assert f"withdraw your consent, {lifetime.condition.plain}, {certainty_text(until_withdrawal.epsilon)}" in line
+    assert f"any number of times, {lifetime.condition.plain}, {certainty_text(lifetime.epsilon)}" in line
+    assert ("whether or not your answer changes" in line) is lifetime.is_unconditional
+    assert "so Example Ltd can see on which days you use Example." in text  # every condition demands equal runs

@@ -131,6 +131,11 @@ class Condition(ABC):
     def sentence(self) -> str:
         """Words of the predicate for engineers and reviewers."""
 
+    @property
+    @abstractmethod
+    def plain(self) -> str:
+        """Words for users. The pairs that they name are admitted, and they may leave out others."""
+
     @abstractmethod
     def admits(self, first: RawHistory, second: RawHistory) -> bool:
         """Return whether the guarantee holds between two raw histories.
@@ -158,6 +163,11 @@ class AnyRecordings(Condition):
         """Words of the predicate for engineers and reviewers, without `SAME_RUNS`."""
         return "whatever is recorded"
 
+    @property
+    def plain(self) -> str:
+        """Words for users."""
+        return "whether or not your answer changes"
+
     def admits(self, first: RawHistory, second: RawHistory) -> bool:
         """Return whether the app runs in the same periods of two histories."""
         return first.runs == second.runs
@@ -179,6 +189,11 @@ class SamePattern(AnyRecordings):
     def sentence(self) -> str:
         """Words of the predicate for engineers and reviewers."""
         return self.kind.bounded_histories
+
+    @property
+    def plain(self) -> str:
+        """Words for users, about values that do not change."""
+        return f"as long as {self.kind.change.unchanged}"
 
     def admits(self, first: RawHistory, second: RawHistory) -> bool:
         """Return whether two histories have equal values in the same pairs of periods, for every client.

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping
 from hubbub.errors import ParameterError
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.rules import is_placeholder
+from hubbub.privacy.guarantees import Unit
 from hubbub.privacy.lifetime import PrivacyFigures, privacy_figures
-from hubbub.privacy.plain_words import CERTAIN, certainty_text, changed_text, unchanged_text
+from hubbub.privacy.plain_words import CERTAIN, certainty_text, changed_text
 from hubbub.privacy.policy import Policy
 from hubbub.text import format_count
 
@@ -84,8 +85,8 @@ def consent_notice(
         ],
         [
             (
-                f"Reports contain no name, no account and no device number. {recipient} sees the network address that sends a report. The "
-                "reports of one device can resemble each other, so that a reader can recognize them as reports of one device."
+                f"Reports contain no name, no account and no device number. {recipient} sees the network address that sends a report, and when. A "
+                f"report leaves this device only while {app} runs, so {recipient} can see on which days you use {app}. The reports of one device can resemble each other, so that a reader can recognize them as reports of one device."
             )
         ],
         [
@@ -115,20 +116,17 @@ def _label(metric: Metric) -> str:
 
 def _certainties(metric: Metric, figures: PrivacyFigures) -> Iterator[str]:
     """Yield the line of a metric: its certainties, each with the condition under which it holds."""
-    steps = [("from one report", figures.epsilon_report)]
-    of_enrollment, condition, end = figures.epsilon_enrollment, "whether or not your answer changes", ""
-    match figures.unit:
-        case "value":
-            of_enrollment, condition = figures.epsilon_unit, unchanged_text(metric)
-            end = f"; {changed_text(metric)}"
-        case "epoch":
-            steps.append(
-                (f"from the reports of {format_count(figures.hold or 1, figures.period)}", figures.epsilon_unit)
-            )
+    found, end = figures.of_operator(), ""
+    of_enrollment, condition = found[Unit.ENROLLMENT].epsilon, found[Unit.LIFETIME].condition.plain
+    steps = [("from one report", found[Unit.REPORT].epsilon)]
+    if Unit.VALUE in found:
+        of_enrollment, end = found[Unit.VALUE].epsilon, f"; {changed_text(metric)}"
+    if Unit.EPOCH in found:
+        lasts = format_count(figures.hold or 1, figures.period)
+        steps.append((f"from the reports of {lasts}", found[Unit.EPOCH].epsilon))
     steps.append((f"from all reports until you withdraw your consent, {condition}", of_enrollment))
-    steps.append(
-        (f"from all reports ever, if you then agree again any number of times, {condition}", figures.epsilon_lifetime)
-    )
+    of_all = f"from all reports ever, if you then agree again any number of times, {condition}"
+    steps.append((of_all, found[Unit.LIFETIME].epsilon))
     yield (
         f"- {metric.name}: " + "; ".join(f"{label}, {certainty_text(epsilon)}" for label, epsilon in steps) + f"{end}."
     )
