@@ -322,10 +322,10 @@ def guarantees(
     policy
         Policy of the client.
     num_reports
-        Genuine reports of one cohort, among which the totals hide one client's. None: the guarantees for readers of
-        totals are left out.
+        Number of genuine clients of one cohort that report in each of the periods, among which the totals hide one. None: the
+        guarantees for readers of totals are left out.
     num_periods
-        Number of periods whose totals are published.
+        Number of periods whose totals are published. They follow one another.
 
     Returns
     -------
