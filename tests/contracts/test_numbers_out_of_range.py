@@ -80,9 +80,9 @@ CALLS: dict[str, tuple[Callable[..., object], dict[str, Any]]] = {
         lambda **options: hubbub.privacy.guarantee_of_days(SURVEY, hubbub.Policy(), **options),
         {"num_days": 30},
     ),
-    "hubbub.privacy.guarantees": (
-        lambda **options: hubbub.privacy.guarantees(SURVEY, hubbub.Policy(), **options),
-        {"num_reports": 100, "num_periods": 2},
+    "hubbub.privacy.published_guarantee": (
+        lambda **options: hubbub.privacy.published_guarantee(SURVEY, ["2026-11-29"], **options),
+        {"num_clients": 100},
     ),
     "hubbub.privacy.match_probability_bound": (
         lambda **options: hubbub.privacy.match_probability_bound(SURVEY, **options),

@@ -97,7 +97,7 @@ def write_report_pages(out: Path, decodings: Sequence[Decoding], trends: Trends)
     files["metric"].write_text(render_metric(PAGE, rows, documents, shared_scripts(""), path=[("All", "index.html")]))
     none = decode(count_pages(DAYS[0], 0), ["absent"])
     cards = [
-        MetricCard(decoding.metric, "metric.html", "v1/page", DAYS[0], 3, "0.125", Highlights.of(decoding))
+        MetricCard(decoding.metric, "metric.html", "v1/page", DAYS[0], 3, "0.125", "0.375", Highlights.of(decoding))
         for decoding in (decodings[0], none, trends.decodings[0])
     ]
     files["published"].write_text(render_front(cards, shared_scripts("")))

@@ -63,6 +63,9 @@ class Guarantee(BaseModel):
     epsilon: Epsilon = Field(description="Largest logarithm of the odds; inf if there is no bound.")
     delta: Annotated[float, Field(ge=0)] = Field(description="Probability that the bound fails.")
     num_units: Units = Field(description="Units of the ledger whose epsilons are added up.")
+    num_clients: Annotated[int, Field(ge=1)] = Field(
+        description="Genuine clients of one cohort that must report in every observed period, this one among them."
+    )
 
 
 class PrivacyFigures(BaseModel):

@@ -8,7 +8,16 @@ from __future__ import annotations
 from hubbub.privacy.amplification import shuffle_amplification
 from hubbub.privacy.central import central_epsilon
 from hubbub.privacy.composition import Composition, compose, group_privacy, parallel_composition, sequential_composition
-from hubbub.privacy.guarantees import Condition, Guarantee, Observer, RawHistory, Unit, guarantee_of_days, guarantees
+from hubbub.privacy.guarantees import (
+    Condition,
+    Guarantee,
+    Observer,
+    RawHistory,
+    Unit,
+    guarantee_of_days,
+    guarantees,
+    published_guarantee,
+)
 from hubbub.privacy.lifetime import PrivacyFigures, epsilon_lifetime, privacy_figures
 from hubbub.privacy.linkability import effective_group_size, match_probability_bound
 from hubbub.privacy.loss import epsilon, epsilon_of_values, epsilon_permanent
@@ -34,6 +43,7 @@ __all__ = [
     "match_probability_bound",
     "parallel_composition",
     "privacy_figures",
+    "published_guarantee",
     "sequential_composition",
     "shuffle_amplification",
 ]

@@ -13,6 +13,7 @@ It is the smaller of two bounds: of the metric's own mechanism (`blanket.py`), a
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
 
 from hubbub.mechanisms.blanket import joined
@@ -95,15 +96,17 @@ def _central(blocks: tuple[Params, ...], num_reports: int, delta: float, epochs:
     )
 
 
-def release_epsilon(metric: Metric | Params, smallest_cohort: int) -> float:
-    """Return the central epsilon of the published sums of one period, with delta 1e-9.
+def release_epsilon(metric: Metric | Params, smallest_cohort: int, epochs: Sequence[float] = (1,)) -> float:
+    """Return the central epsilon of the published sums of some periods, with delta 1e-9.
 
     smallest_cohort : fewest reports of a cohort with reports. They are rounded down to two digits, which repeats cached bounds; fewer reports have
                       a larger epsilon, so the bound holds.
+    epochs          : published reports of a client from each of its permanent responses, one for each period
 
     >>> coin = Params.one_hot(1, prob_p=0.25, prob_q=0.75, prob_f=0)
     >>> release_epsilon(coin, 1_234) == release_epsilon(coin, 1_200)
     True
     """
+    check_crowd(smallest_cohort, RELEASE_DELTA)
     unit = int(10 ** max(0, len(str(smallest_cohort)) - 2))
-    return central_epsilon(metric, smallest_cohort // unit * unit, RELEASE_DELTA)
+    return _central(tuple(metric.blocks), smallest_cohort // unit * unit, RELEASE_DELTA, tuple(epochs))

@@ -14,7 +14,7 @@ import itertools
 import math
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import reduce
@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from hubbub.metrics.kinds import BloomBits, JointValue, Kind, Value
 from hubbub.metrics.kinds.kind import SAME_PATTERN
 from hubbub.metrics.metric import Metric
-from hubbub.metrics.periods import PeriodKind
+from hubbub.metrics.periods import PeriodKind, period_number
 from hubbub.number_checks import check_integer
-from hubbub.privacy.central import RELEASE_DELTA, central_epsilon
-from hubbub.privacy.loss import epsilon
+from hubbub.privacy.central import RELEASE_DELTA, release_epsilon
+from hubbub.privacy.loss import epsilon, epsilon_of_values
 from hubbub.privacy.pricing import affordable_units, unit_price
 from hubbub.wire.json_values import json_value
 
@@ -39,8 +39,6 @@ class Observer(StrEnum):
 
     Attributes
     ----------
-    TOTALS
-        Reads the totals of a finished period once.
     SITE
         Reads the published totals of every period.
     OPERATOR
@@ -51,7 +49,6 @@ class Observer(StrEnum):
         Has the client's files, with its secret.
     """
 
-    TOTALS = "reader of the totals"
     SITE = "reader of the published site"
     OPERATOR = "operator"
     NETWORK = "network"
@@ -77,8 +74,6 @@ class Unit(StrEnum):
         All reports under one secret.
     LIFETIME
         All reports under all secrets.
-    PERIOD
-        The totals of one period.
     ALL_PERIODS
         The totals of all published periods.
     DAYS
@@ -90,7 +85,6 @@ class Unit(StrEnum):
     VALUE = "value"
     ENROLLMENT = "enrollment"
     LIFETIME = "lifetime"
-    PERIOD = "period"
     ALL_PERIODS = "all published periods"
     DAYS = "days in a row"
 
@@ -224,7 +218,7 @@ class UnchangedValue(SamePattern):
     @property
     def sentence(self) -> str:
         """Words of the predicate for engineers and reviewers."""
-        return "any number of reports of one unchanging value, from one permanent response"
+        return "any number of reports of one unchanging value"
 
     def _admits_patterns(self, first: PatternLaw, second: PatternLaw) -> bool:
         return all(not any(pattern) for pattern in (*first, *second))
@@ -279,6 +273,9 @@ class Guarantee:
         Probability that the bound fails.
     num_units
         Units of the ledger whose epsilons are added up. 0: the policy blocks the metric.
+    num_clients
+        Genuine clients of one cohort, this one among them, that must report in every observed period, with values as the
+        condition says. 1: the bound needs no others.
     """
 
     observer: Observer
@@ -287,6 +284,7 @@ class Guarantee:
     epsilon: float
     delta: float = 0.0
     num_units: float = 1
+    num_clients: int = 1
 
     def to_dict(self) -> dict[str, Any]:
         """Return the guarantee as JSON values.
@@ -299,21 +297,22 @@ class Guarantee:
         """
         words = {"observer": str(self.observer), "unit": str(self.unit)}
         words["condition"] = f"{self.condition.sentence}, {SAME_RUNS}"
-        numbers = {name: getattr(self, name) for name in ("is_unconditional", "epsilon", "delta", "num_units")}
+        numbers = {
+            name: getattr(self, name) for name in ("is_unconditional", "epsilon", "delta", "num_units", "num_clients")
+        }
         figures: dict[str, Any] = json_value({**words, **numbers})
         return figures
 
     @property
     def is_unconditional(self) -> bool:
-        """Whether it bounds all reports under a secret, or more, whatever is recorded."""
-        is_of_all = self.unit not in (Unit.REPORT, Unit.EPOCH, Unit.VALUE, Unit.PERIOD, Unit.DAYS)
-        return is_of_all and math.isfinite(self.epsilon) and type(self.condition) is AnyRecordings
+        """Whether it bounds all reports under a secret, or more, whatever is recorded and whoever else reports."""
+        is_of_all = self.unit not in (Unit.REPORT, Unit.EPOCH, Unit.VALUE, Unit.DAYS)
+        is_of_any = type(self.condition) is AnyRecordings and self.num_clients == 1
+        return is_of_all and is_of_any and math.isfinite(self.epsilon)
 
 
-def guarantees(
-    metric: Metric, policy: Policy, *, num_reports: int | None = None, num_periods: int = 1
-) -> tuple[Guarantee, ...]:
-    """Return the guarantees of a metric under a policy, and under the metric's own `lifetime_epsilon`.
+def guarantees(metric: Metric, policy: Policy) -> tuple[Guarantee, ...]:
+    """Return the guarantees of a metric under a policy, and under the metric's own `lifetime_epsilon`, for everybody who sees reports.
 
     Parameters
     ----------
@@ -321,21 +320,11 @@ def guarantees(
         Definition of the metric.
     policy
         Policy of the client.
-    num_reports
-        Number of genuine clients of one cohort that report in each of the periods, among which the totals hide one. None: the
-        guarantees for readers of totals are left out.
-    num_periods
-        Number of periods whose totals are published. They follow one another.
 
     Returns
     -------
     tuple[Guarantee, ...]
         One for each observer and unit.
-
-    Raises
-    ------
-    ParameterError
-        `num_reports` or `num_periods` is not an integer above 0.
 
     Examples
     --------
@@ -351,7 +340,6 @@ def guarantees(
     network, lifetime: 0.000, any recordings
     holder of the files, lifetime: inf, any recordings
     """
-    check_integer("num_periods", num_periods, 1, hint="pass the number of periods that are published")
     price, anything, unchanged = unit_price(metric), AnyRecordings(), UnchangedValue(metric.kind)
     condition = SamePattern(metric.kind) if price.unit == "value" else anything
     enrollment: float = 0
@@ -369,15 +357,54 @@ def guarantees(
     for unit, number in ((Unit.ENROLLMENT, enrollment), (Unit.LIFETIME, lifetime)):
         total = number * price.epsilon if number else math.inf
         found.append(Guarantee(Observer.OPERATOR, unit, condition, total, num_units=number))
-    if num_reports is not None:
-        once = central_epsilon(metric, num_reports, RELEASE_DELTA)
-        found.append(Guarantee(Observer.TOTALS, Unit.PERIOD, anything, once, RELEASE_DELTA))
-        every = central_epsilon(metric, num_reports, RELEASE_DELTA, num_periods, metric.hold)
-        of_all = unchanged if num_periods > 1 else anything
-        found.append(Guarantee(Observer.SITE, Unit.ALL_PERIODS, of_all, every, RELEASE_DELTA))
     found.append(Guarantee(Observer.NETWORK, Unit.LIFETIME, anything, 0.0))
     found.append(Guarantee(Observer.FILES, Unit.LIFETIME, anything, math.inf))
     return tuple(found)
+
+
+def published_guarantee(
+    metric: Metric, periods: Collection[str], num_clients: int, *, replaced: bool = False
+) -> Guarantee:
+    """Return the guarantee of the published totals of several periods together, for a client that reports in each of them.
+
+    Parameters
+    ----------
+    metric
+        Definition of the metric.
+    periods
+        First days of the published periods, ISO 8601. At least one.
+    num_clients
+        n >= 1, number of genuine clients of one cohort that report in each of the periods.
+    replaced
+        Whether different totals of one period were published, which can show a single report.
+
+    Returns
+    -------
+    Guarantee
+        Central epsilon, or the local one if totals were replaced. The totals of one period have no condition on values.
+
+    Raises
+    ------
+    ParameterError
+        `num_clients` is not an integer above 0.
+
+    Examples
+    --------
+    >>> from hubbub import UnaryResponse
+    >>> survey = Metric.boolean("survey", UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.5))
+    >>> days = [f"2026-11-{day:02}" for day in range(1, 31)]
+    >>> [round(published_guarantee(survey, found, 10_000).epsilon, 3) for found in (days[:1], days)]
+    [0.028, 0.07]
+    """
+    check_integer("num_clients", num_clients, 1, hint="pass the number of reports of the smallest cohort")
+    days = set(periods)
+    epochs = Counter(0 if metric.hold is None else period_number(metric.period, day) // metric.hold for day in days)
+    reports = sorted(epochs.values(), reverse=True)
+    condition = AnyRecordings() if len(days) == 1 else UnchangedValue(metric.kind)
+    if replaced:
+        return Guarantee(Observer.SITE, Unit.ALL_PERIODS, condition, epsilon_of_values(metric, reports))
+    bound = release_epsilon(metric, num_clients, reports)
+    return Guarantee(Observer.SITE, Unit.ALL_PERIODS, condition, bound, RELEASE_DELTA, num_clients=num_clients)
 
 
 def guarantee_of_days(metric: Metric, policy: Policy, num_days: int) -> Guarantee:

@@ -151,7 +151,7 @@ class PrivacyFigures:
                     if math.isinf(self.units_enrollment) or self.objection
                     else f", up to V = {self.units_enrollment}"
                 )
-                return f"{condition}; V distinct values cost V times as much{most}"
+                return f"{condition}, from one permanent response; V distinct values cost V times as much{most}"
         if self.objection is not None:
             return f"the policy blocks the metric{f': {self.objection}' if guarantee.unit is Unit.LIFETIME else ''}"
         if guarantee.unit is Unit.ENROLLMENT:

@@ -11,13 +11,24 @@ from typing import Any
 
 from hubbub.errors import HubbubError
 from hubbub.privacy.central import RELEASE_DELTA
+from hubbub.privacy.guarantees import SAME_RUNS
 from hubbub.privacy.pricing import shown_epsilon
 from hubbub_decoder.batch_decoding.tasks import folder_of, releases
 from hubbub_decoder.errors import OutputError
 from hubbub_decoder.publishing.groups import is_replaced
 from hubbub_decoder.publishing.names import METRICS_FILE, is_named, short_names
 from hubbub_decoder.publishing.plan import Published
-from hubbub_decoder.publishing.tables import FOLDER, PublishedPeriod, feed, index_json, latest, metric_csv, metric_json
+from hubbub_decoder.publishing.tables import (
+    FOLDER,
+    PublishedPeriod,
+    by_page,
+    feed,
+    guarantee_of_page,
+    index_json,
+    latest,
+    metric_csv,
+    metric_json,
+)
 from hubbub_decoder.report.about import period_text, provenance_rows
 from hubbub_decoder.report.decoding_page import render_decoding
 from hubbub_decoder.report.highlights import Highlights
@@ -95,10 +106,9 @@ def _files(periods: Sequence[PublishedPeriod], read: Read) -> Iterator[_File]:
     for name, group in of_metric.items():
         yield from _files_of_metric(name, group, read)
     every = [_facts(period) for period in periods]
-    last = [_last(group) for group in of_metric.values()]
     yield f"{FOLDER}/{METRICS_FILE}.json", every, partial(_index, of_metric, read)
     yield "feed.xml", every, partial(_feed, periods, read)
-    yield "index.html", every, partial(_front, last, [len(_whole(group)) for group in of_metric.values()], read)
+    yield "index.html", every, partial(_front, [_whole(group) for group in of_metric.values()], read)
 
 
 def _facts(period: PublishedPeriod) -> list[Any]:
@@ -108,11 +118,10 @@ def _facts(period: PublishedPeriod) -> list[Any]:
 
 
 def _files_of_metric(name: str, periods: list[PublishedPeriod], read: Read) -> Iterator[_File]:
-    folders = list(dict.fromkeys(period.folder for period in periods))
+    folders = by_page(periods)
     for period in periods:
         yield period.address, _facts(period), partial(_page_of_period, period, read)
-    for folder in folders:
-        own = [period for period in periods if period.folder == folder]
+    for folder, own in folders.items():
         inputs = [sorted(folders), [_facts(period) for period in own]]
         yield f"{folder}/index.html", inputs, partial(_page_of_metric, own, set(folders), read)
     every = [_facts(period) for period in periods]
@@ -133,12 +142,35 @@ def _page_of_period(period: PublishedPeriod, read: Read) -> bytes:
     decoding = read(period)
     own, composed = period.epsilons
     provenance = [
-        ("Central epsilon of the published counts", f"{shown_epsilon(own)}, with delta {RELEASE_DELTA:g}"),
+        (
+            "Central epsilon of the published counts of this period",
+            f"{shown_epsilon(own)}, with delta {RELEASE_DELTA:g}",
+        ),
         ("Central epsilon of all counts of the period that were published", shown_epsilon(composed)),
         *provenance_rows(decoding, (), ()),
     ]
     links = [("All metrics", "../index.html"), (period.metric.name, "index.html")]
     return render_decoding(decoding, shared_scripts("../"), provenance=provenance, path=links).encode()
+
+
+def _about_all_periods(periods: Sequence[PublishedPeriod]) -> tuple[str, str]:
+    """Return the epsilon of one person over all periods of a page, and the conditions under which it is a bound."""
+    guarantee, number = guarantee_of_page(periods), len(periods)
+    name = f"epsilon of all {number} published periods together" if number > 1 else "epsilon of the published period"
+    person = f"what they reveal about one person who reports in {'each of them' if number > 1 else 'it'}"
+    figure, condition = shown_epsilon(guarantee.epsilon), f"{guarantee.condition.sentence}, {SAME_RUNS}"
+    if guarantee.num_clients == 1 and not guarantee.delta:
+        return (
+            f"Local {name}",
+            f"{figure}. Different counts of one period were published. It bounds {person}: {condition}",
+        )
+    others = (
+        f"the {guarantee.num_clients:,} clients of the smallest cohort report in each of them, too, and their values do not change either"
+        if number > 1
+        else f"the {guarantee.num_clients:,} reports of the smallest cohort are genuine"
+    )
+    text = f"{figure}, with delta {guarantee.delta:g}. It bounds {person}: {condition}; if {others}"
+    return f"Central {name}", text
 
 
 def _page_of_metric(periods: Sequence[PublishedPeriod], folders: set[str], read: Read) -> bytes:
@@ -151,6 +183,7 @@ def _page_of_metric(periods: Sequence[PublishedPeriod], folders: set[str], read:
         rows,
         [decoding.to_dict() for decoding in decodings],
         shared_scripts("../"),
+        provenance=[_about_all_periods(periods)],
         path=[("All metrics", "../index.html")],
         groups=[
             (
@@ -181,10 +214,12 @@ def _feed(periods: Sequence[PublishedPeriod], read: Read) -> bytes:
     return feed([_as_decoded(period, read) for period in latest(periods)])
 
 
-def _front(last: Sequence[PublishedPeriod], numbers: Sequence[int], read: Read) -> bytes:
-    """Front page; last : period of each metric      numbers : of periods of each."""
+def _front(metrics: Sequence[Sequence[PublishedPeriod]], read: Read) -> bytes:
+    """Front page; metrics : periods of each metric."""
     cards = []
-    for period, number in zip(last, numbers, strict=True):
+    for periods in metrics:
+        period = periods[-1]
+        of_page = [other for other in periods if other.folder == period.folder]
         decoding = read(period)
         cards.append(
             MetricCard(
@@ -192,8 +227,9 @@ def _front(last: Sequence[PublishedPeriod], numbers: Sequence[int], read: Read) 
                 f"{period.folder}/index.html",
                 f"{FOLDER}/{decoding.metric.name}",
                 period_text(decoding.metric, [period.period]),
-                number,
+                len(periods),
                 shown_epsilon(period.epsilons[0]),
+                shown_epsilon(guarantee_of_page(of_page).epsilon),
                 Highlights.of(decoding),
             )
         )

@@ -13,6 +13,7 @@ from typing import Any
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from hubbub.metrics.metric import Metric
+from hubbub.privacy import Guarantee, published_guarantee
 from hubbub.privacy.central import RELEASE_DELTA
 from hubbub.text import DISTRIBUTION, visible_text
 from hubbub.wire.dates import parse_period
@@ -106,6 +107,24 @@ class PublishedPeriod:
         return of_last, composed_epsilon(self.metric, cohorts, replaced=self.replaced)
 
 
+def by_page(periods: Iterable[PublishedPeriod]) -> dict[str, list[PublishedPeriod]]:
+    """Return the periods of each page, by its folder."""
+    found = dict[str, list[PublishedPeriod]]()
+    for period in periods:
+        found.setdefault(period.folder, []).append(period)
+    return found
+
+
+def guarantee_of_page(periods: Sequence[PublishedPeriod]) -> Guarantee:
+    """Return the guarantee of all counts that one page shows or has shown, for a person who reports in each of its periods.
+
+    Only the reports of clients that report in each of them hide the person: they are at most those of the smallest cohort.
+    """
+    smallest = min(release.smallest_cohort for period in periods for release in period.releases)
+    is_replaced = any(period.replaced for period in periods)
+    return published_guarantee(periods[0].metric, [period.period for period in periods], smallest, replaced=is_replaced)
+
+
 def metric_json(periods: Sequence[tuple[PublishedPeriod, Decoding]]) -> bytes:
     """JSON of the periods of a metric, in order of time, with its definitions by digest."""
     first, _ = periods[0]
@@ -114,6 +133,10 @@ def metric_json(periods: Sequence[tuple[PublishedPeriod, Decoding]]) -> bytes:
         "version": VERSION,
         "metric": first.metric.name,
         "definitions": {period.metric.digest: period.metric.to_dict() for period, _ in periods},
+        "all_periods": [
+            {"page": folder, "group": of_page[0].group, "guarantee": guarantee_of_page(of_page).to_dict()}
+            for folder, of_page in by_page([period for period, _ in periods]).items()
+        ],
         "periods": [
             _about(period, decoding)
             | {"numbers": json_value(decoding.numbers), "estimates": [_fields(e) for e in decoding]}

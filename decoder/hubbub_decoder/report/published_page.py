@@ -15,7 +15,8 @@ class MetricCard:
     """A metric with its last period.
 
     address : of its page                     data : of its files, without their suffix
-    epsilon : central epsilon of the period, as text
+    epsilon : of the published counts of the period, as text
+    all_periods : epsilon of those of all periods together, for one person
     """
 
     metric: Metric
@@ -24,6 +25,7 @@ class MetricCard:
     period: str
     num_periods: int
     epsilon: str
+    all_periods: str
     highlights: Highlights
 
 

@@ -25,6 +25,7 @@ from hubbub import Metric, Params, UnaryResponse
 from hubbub.cli import main
 from hubbub.privacy import epsilon
 from hubbub.privacy.central import release_epsilon
+from hubbub.privacy.pricing import shown_epsilon
 from hubbub.summary import BitCounts, read_collected, read_summary, write_summary
 from hubbub_decoder import decode, simulate
 from hubbub_decoder.batch_decoding import run as batch_run
@@ -323,6 +324,63 @@ def test_changed_counts_of_a_published_period_are_refused_until_they_replace_it(
     assert period["central_epsilon"] == release_epsilon(PAGE, int(counts.reports.min()))
     assert period["composed_epsilon"] == epsilon(PAGE) > period["central_epsilon"]
     assert set(statuses(run(place)).values()) == {"published"}  # the replaced counts are now those that stay
+
+
+def shown_guarantees(place: Path, name: str) -> dict[str, dict[str, Any]]:
+    """Guarantees of all published periods together, by the folder of their page."""
+    return {each["page"]: each["guarantee"] for each in document(place, name)["all_periods"]}
+
+
+@pytest.mark.usefixtures("place")
+@pytest.mark.parametrize("hold", [None, 1, 2])
+def test_a_site_states_the_central_epsilon_of_a_person_over_all_periods(place: Path, hold: int | None) -> None:
+    """Epochs of two days begin on even days since 1970: 2 March 2026, the 20,514th, begins one, and no period touches half of another."""
+    metric = replace(DARK, name="held", hold=hold)
+    days = [f"2026-03-{day:02}" for day in (2, 3, 4, 5, 8)]
+    counts = [write_day(place, day, metric, seed=seed, people=3_000 + 500 * seed) for seed, day in enumerate(days)]
+    run(place)
+    cohort = int(counts[0].reports.min())
+    epochs = {None: (5,), 1: (1,) * 5, 2: (2, 2, 1)}[hold]
+    person, of_last = release_epsilon(metric, cohort, epochs), release_epsilon(metric, int(counts[-1].reports.min()))
+    assert person > 2 * of_last
+    folder = f"held@{metric.digest[:8]}"
+    (guarantee,) = shown_guarantees(place, "held").values()
+    assert guarantee["epsilon"] == person
+    assert (guarantee["observer"], guarantee["unit"]) == ("reader of the published site", "all published periods")
+    assert (guarantee["num_clients"], guarantee["is_unconditional"]) == (cohort, False)
+    assert "unchanging" in guarantee["condition"]
+    text = " ".join(visible_page_text(place / "site" / folder / "index.html").split())
+    assert f"Central epsilon of all 5 published periods together {shown_epsilon(person)}, with delta 1e-09" in text
+    assert (
+        f"if the {cohort:,} clients of the smallest cohort report in each of them, too, and their values do not change either"
+        in text
+    )
+    front = " ".join(visible_page_text(place / "site" / "index.html").split())
+    assert f"{shown_epsilon(of_last)} {shown_epsilon(person)}" in front
+    assert "one person" in front
+
+
+def test_replaced_counts_leave_a_person_the_local_epsilon_of_all_periods(place: Path) -> None:
+    write_day(place, DAYS[1], DARK)
+    run(place)
+    (before,) = shown_guarantees(place, "dark").values()
+    write_day(place, DAYS[0], DARK, seed=9)
+    run(place, replaced={"dark"})
+    (after,) = shown_guarantees(place, "dark").values()
+    assert after["epsilon"] == epsilon(DARK, 2) > before["epsilon"]
+    assert (after["num_clients"], after["delta"]) == (1, 0)
+    text = " ".join(visible_page_text(place / "site" / f"dark@{DARK.digest[:8]}" / "index.html").split())
+    assert (
+        f"Local epsilon of all 2 published periods together {shown_epsilon(after['epsilon'])}. Different counts" in text
+    )
+
+
+def test_one_published_period_has_no_condition_on_values(place: Path) -> None:
+    run(place)
+    (guarantee,) = shown_guarantees(place, "dark").values()
+    assert guarantee["condition"].startswith("whatever is recorded")
+    (period,) = document(place, "dark")["periods"]
+    assert guarantee["epsilon"] == period["central_epsilon"]
 
 
 def test_the_bits_of_unlisted_strings_are_not_published(place: Path) -> None:
