@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import groupby
@@ -64,23 +64,22 @@ def site_files(store: ResultsStore, published: Published, withheld: Collection[s
     """
     read = lru_cache(_KEPT_DECODINGS)(partial(_decoding, store))
     found = dict[str, SiteFile]()
-    for path, inputs, content in _files(_periods(published, withheld), read):
+    every = _periods(published)
+    shown = [period for period in every if period.key in published.releases and not is_named(period.name, withheld)]
+    for path, inputs, content in _files(shown, by_page(every), read):
         if path in found:
             raise OutputError(f"{path} would be of two pages of the site. Pass --withhold METRIC for one of them.")
         found[path] = SiteFile(path, text_hash(json.dumps([releases(), path, inputs])), content)
     return list(found.values())
 
 
-def _periods(published: Published, withheld: Collection[str]) -> list[PublishedPeriod]:
-    """Periods in the order of metric, period and folder."""
+def _periods(published: Published) -> list[PublishedPeriod]:
+    """Periods that were ever published, in the order of metric, period and folder."""
     replaced = {(key.digest, key.period) for key, found in published.every.items() if is_replaced(found)}
     found = list[PublishedPeriod]()
-    for key, of_period in published.releases.items():
-        metric, name = published.metrics[key.digest, key.group_value], published.name(key)
-        if not is_named(name, withheld):
-            folder = name.rpartition("/")[0]
-            is_of_replaced = (key.digest, key.period) in replaced
-            found.append(PublishedPeriod(metric, key.period, of_period, folder, is_of_replaced))
+    for key, of_period in published.every.items():
+        metric, folder = published.metrics[key.digest, key.group_value], published.name(key).rpartition("/")[0]
+        found.append(PublishedPeriod(metric, key.period, of_period, folder, (key.digest, key.period) in replaced))
     return sorted(found, key=lambda period: (period.metric.name, period.period, period.folder))
 
 
@@ -100,15 +99,21 @@ _File = tuple[str, Any, Callable[[], bytes]]
 """Path, JSON values of all that a file depends on beside its path and the release of hubbub, and its content."""
 
 
-def _files(periods: Sequence[PublishedPeriod], read: Read) -> Iterator[_File]:
+_Ever = Mapping[str, Sequence[PublishedPeriod]]
+"""Periods of each folder that were ever published: readers know them, also those that were taken off."""
+
+
+def _files(periods: Sequence[PublishedPeriod], ever: _Ever, read: Read) -> Iterator[_File]:
     yield SHARED_SCRIPT, None, lambda: shared_script().encode()
     of_metric = {name: list(group) for name, group in groupby(periods, key=lambda period: period.metric.name)}
     for name, group in of_metric.items():
-        yield from _files_of_metric(name, group, read)
+        yield from _files_of_metric(name, group, ever, read)
     every = [_facts(period) for period in periods]
     yield f"{FOLDER}/{METRICS_FILE}.json", every, partial(_index, of_metric, read)
     yield "feed.xml", every, partial(_feed, periods, read)
-    yield "index.html", every, partial(_front, [_whole(group) for group in of_metric.values()], read)
+    cards = [_whole(group) for group in of_metric.values()]
+    known = [_facts(period) for group in cards for period in ever[group[-1].folder]]
+    yield "index.html", [every, known], partial(_front, cards, ever, read)
 
 
 def _facts(period: PublishedPeriod) -> list[Any]:
@@ -117,15 +122,17 @@ def _facts(period: PublishedPeriod) -> list[Any]:
     return [period.name, of_releases, period.releases[-1].result_hash, period.replaced]
 
 
-def _files_of_metric(name: str, periods: list[PublishedPeriod], read: Read) -> Iterator[_File]:
+def _files_of_metric(name: str, periods: list[PublishedPeriod], ever: _Ever, read: Read) -> Iterator[_File]:
     folders = by_page(periods)
     for period in periods:
         yield period.address, _facts(period), partial(_page_of_period, period, read)
     for folder, own in folders.items():
-        inputs = [sorted(folders), [_facts(period) for period in own]]
-        yield f"{folder}/index.html", inputs, partial(_page_of_metric, own, set(folders), read)
+        inputs = [sorted(folders), [_facts(period) for period in own], [_facts(period) for period in ever[folder]]]
+        yield f"{folder}/index.html", inputs, partial(_page_of_metric, own, ever[folder], set(folders), read)
     every = [_facts(period) for period in periods]
-    yield f"{FOLDER}/{name}.json", every, lambda: metric_json(_with_decodings(periods, read))
+    pages = {folder: ever[folder] for folder in folders}
+    known = [_facts(period) for page in pages.values() for period in page]
+    yield f"{FOLDER}/{name}.json", [every, known], lambda: metric_json(_with_decodings(periods, read), pages)
     yield f"{FOLDER}/{name}.csv", every, lambda: metric_csv(_with_decodings(periods, read))
 
 
@@ -154,7 +161,7 @@ def _page_of_period(period: PublishedPeriod, read: Read) -> bytes:
 
 
 def _about_all_periods(periods: Sequence[PublishedPeriod]) -> tuple[str, str]:
-    """Return the epsilon of one person over all periods of a page, and the conditions under which it is a bound."""
+    """Return the epsilon of one person over all periods that a page has ever shown, and the conditions under which it is a bound."""
     guarantee, number = guarantee_of_page(periods), len(periods)
     name = f"epsilon of all {number} published periods together" if number > 1 else "epsilon of the published period"
     person = f"what they reveal about one person who reports in {'each of them' if number > 1 else 'it'}"
@@ -173,8 +180,10 @@ def _about_all_periods(periods: Sequence[PublishedPeriod]) -> tuple[str, str]:
     return f"Central {name}", text
 
 
-def _page_of_metric(periods: Sequence[PublishedPeriod], folders: set[str], read: Read) -> bytes:
-    """Page of a metric version, or of one value of its group; folders : of all pages of the metric."""
+def _page_of_metric(
+    periods: Sequence[PublishedPeriod], ever: Sequence[PublishedPeriod], folders: set[str], read: Read
+) -> bytes:
+    """Page of a metric version, or of one value of its group; ever : periods that it has ever shown      folders : of all pages of the metric."""
     decodings = [read(period) for period in periods]
     rows = [PeriodRow.from_decoding(read(period), f"{period.period}.html") for period in periods]
     metric = decodings[0].metric
@@ -183,7 +192,7 @@ def _page_of_metric(periods: Sequence[PublishedPeriod], folders: set[str], read:
         rows,
         [decoding.to_dict() for decoding in decodings],
         shared_scripts("../"),
-        provenance=[_about_all_periods(periods)],
+        provenance=[_about_all_periods(ever)],
         path=[("All metrics", "../index.html")],
         groups=[
             (
@@ -214,12 +223,11 @@ def _feed(periods: Sequence[PublishedPeriod], read: Read) -> bytes:
     return feed([_as_decoded(period, read) for period in latest(periods)])
 
 
-def _front(metrics: Sequence[Sequence[PublishedPeriod]], read: Read) -> bytes:
+def _front(metrics: Sequence[Sequence[PublishedPeriod]], ever: _Ever, read: Read) -> bytes:
     """Front page; metrics : periods of each metric."""
     cards = []
     for periods in metrics:
         period = periods[-1]
-        of_page = [other for other in periods if other.folder == period.folder]
         decoding = read(period)
         cards.append(
             MetricCard(
@@ -229,7 +237,7 @@ def _front(metrics: Sequence[Sequence[PublishedPeriod]], read: Read) -> bytes:
                 period_text(decoding.metric, [period.period]),
                 len(periods),
                 shown_epsilon(period.epsilons[0]),
-                shown_epsilon(guarantee_of_page(of_page).epsilon),
+                shown_epsilon(guarantee_of_page(ever[period.folder]).epsilon),
                 Highlights.of(decoding),
             )
         )

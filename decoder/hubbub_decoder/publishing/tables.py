@@ -22,7 +22,7 @@ from hubbub_decoder.data.csv_cells import csv_bytes
 from hubbub_decoder.publishing.groups import composed_epsilon
 from hubbub_decoder.results.decoding import Decoding
 from hubbub_decoder.results.estimates import Estimate
-from hubbub_decoder.results_store.store import Release
+from hubbub_decoder.results_store.store import PeriodKey, Release
 
 FORMAT = "hubbub-published"
 VERSION = 1
@@ -80,6 +80,11 @@ class PublishedPeriod:
         return None if self.metric.group is None else self.metric.group.value
 
     @property
+    def key(self) -> PeriodKey:
+        """Of its releases."""
+        return self.releases[-1].key
+
+    @property
     def name(self) -> str:
         """Of its page and of its result, without a suffix."""
         return f"{self.folder}/{self.period}"
@@ -116,7 +121,7 @@ def by_page(periods: Iterable[PublishedPeriod]) -> dict[str, list[PublishedPerio
 
 
 def guarantee_of_page(periods: Sequence[PublishedPeriod]) -> Guarantee:
-    """Return the guarantee of all counts that one page shows or has shown, for a person who reports in each of its periods.
+    """Return the guarantee of the counts of all periods that one page has ever shown, for a person who reports in each of its periods.
 
     Only the reports of clients that report in each of them hide the person: they are at most those of the smallest cohort.
     """
@@ -125,8 +130,10 @@ def guarantee_of_page(periods: Sequence[PublishedPeriod]) -> Guarantee:
     return published_guarantee(periods[0].metric, [period.period for period in periods], smallest, replaced=is_replaced)
 
 
-def metric_json(periods: Sequence[tuple[PublishedPeriod, Decoding]]) -> bytes:
-    """JSON of the periods of a metric, in order of time, with its definitions by digest."""
+def metric_json(
+    periods: Sequence[tuple[PublishedPeriod, Decoding]], pages: Mapping[str, Sequence[PublishedPeriod]]
+) -> bytes:
+    """JSON of the periods of a metric, in order of time, with its definitions by digest; pages : periods that each folder has ever shown."""
     first, _ = periods[0]
     document = {
         "format": FORMAT,
@@ -135,7 +142,7 @@ def metric_json(periods: Sequence[tuple[PublishedPeriod, Decoding]]) -> bytes:
         "definitions": {period.metric.digest: period.metric.to_dict() for period, _ in periods},
         "all_periods": [
             {"page": folder, "group": of_page[0].group, "guarantee": guarantee_of_page(of_page).to_dict()}
-            for folder, of_page in by_page([period for period, _ in periods]).items()
+            for folder, of_page in pages.items()
         ],
         "periods": [
             _about(period, decoding)

@@ -375,6 +375,18 @@ def test_replaced_counts_leave_a_person_the_local_epsilon_of_all_periods(place: 
     )
 
 
+def test_a_period_that_was_taken_off_still_counts_for_a_person(place: Path) -> None:
+    """Readers may have kept it."""
+    run(place)
+    before = shown_guarantees(place, "page")
+    for taken in ({"withheld": {f"page/{DAYS[0]}"}}, {"withdrawn": {f"page/{DAYS[0]}"}}):
+        run(place, **taken)
+        assert [each["period"] for each in document(place)["periods"]] == [DAYS[1]]
+        assert shown_guarantees(place, "page") == before
+    text = " ".join(visible_page_text(place / "site" / f"page@{PAGE.digest[:8]}" / "index.html").split())
+    assert "epsilon of all 2 published periods together" in text
+
+
 def test_one_published_period_has_no_condition_on_values(place: Path) -> None:
     run(place)
     (guarantee,) = shown_guarantees(place, "dark").values()
