@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import math
 import re
@@ -146,6 +147,26 @@ def test_json_has_every_guarantee(folder: Path) -> None:
     assert printed == served == expected
     (of_files,) = (of for of in expected["weekly"] if of["observer"] == Observer.FILES)
     assert of_files["epsilon"] == str(math.inf)
+
+
+_HIDES_ABSENCE = re.compile(
+    r"whether or not (any|some)thing was recorded|hides? that nothing was recorded|sends a report either way"
+    r"|(existence|times?)\b[^.|]*\b(independent of|depends? on no)\b"
+)
+
+
+def test_pages_say_that_times_show_when_the_app_ran() -> None:
+    """A page that says that reports hide "no value" says in the same sentence or the next one that they leave while the app runs."""
+    root = Path(__file__).parents[2]
+    pages = [root / "README.md", root / "clients/typescript/README.md", *(root / "docs").rglob("*.md")]
+    found = 0
+    for page in pages:
+        lines = page.read_text().splitlines()
+        for line, following in itertools.pairwise([*lines, ""]):
+            if page.parent.name not in ("decisions", "progress") and _HIDES_ABSENCE.search(line):
+                found += 1
+                assert "the app runs" in line + following, (page, line)
+    assert found >= 4
 
 
 @pytest.mark.parametrize("metric", DEFINED.values(), ids=lambda metric: metric.name)
