@@ -180,4 +180,5 @@ def test_notice_has_certainties_and_conditions_of_the_guarantees(metric: Metric)
     assert f"withdraw your consent, {lifetime.condition.plain}, {certainty_text(until_withdrawal.epsilon)}" in line
     assert f"any number of times, {lifetime.condition.plain}, {certainty_text(lifetime.epsilon)}" in line
     assert ("whether or not your answer changes" in line) is lifetime.is_unconditional
-    assert "so Example Ltd can see on which days you use Example." in text  # every condition demands equal runs
+    # every condition demands equal runs
+    assert "Example Ltd and your network provider can see on which days you use Example." in text

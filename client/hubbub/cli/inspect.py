@@ -42,7 +42,10 @@ _MAX_CONSENT_CHARACTERS = 200
     help="HTML page to write: everything the client holds and of the batches it sent last (all of them without --last).",
 )
 @click.option(
-    "--definitions", type=PATH, metavar="METRICS.TOML", help="With --html: show the descriptions of the app's metrics."
+    "--definitions",
+    type=PATH,
+    metavar="METRICS.TOML",
+    help="With --html: show the descriptions of the app's metrics, and how much the reports made so far reveal, not any number of reports.",
 )
 @click.option(
     "--identity",

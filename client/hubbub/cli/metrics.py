@@ -344,11 +344,13 @@ def _format(metric: Metric, about: dict[str, Any]) -> str:
 @click.option("--app", required=True, metavar="NAME", help="Name of the app, as its users know it.")
 @click.option("--recipient", required=True, metavar="NAME", help="Company or person that receives the reports.")
 @click.option("--contact", default="", metavar="ADDRESS", help="Address for questions.  [default: none]")
+@click.option("--short", is_flag=True, help="Leave out the details of each metric.")
 @json_option
-def notice(definitions: Path, app: str, recipient: str, contact: str, *, as_json: bool) -> None:
+def notice(definitions: Path, app: str, recipient: str, contact: str, *, short: bool, as_json: bool) -> None:
     """Print a text that asks users for consent.
 
-    The text names the metrics of the file DEFINITIONS, and says in words how much their reports reveal under the default Policy.
+    The text names the metrics of the file DEFINITIONS, and says in words how much their reports reveal under the default Policy: in short
+    for all of them together, then for each.
 
     \b
     Example:
@@ -360,7 +362,7 @@ def notice(definitions: Path, app: str, recipient: str, contact: str, *, as_json
     from hubbub.sdk.transparency.consent_notice import consent_notice
 
     loaded = load_definitions(definitions)
-    text = consent_notice(loaded, app=app, recipient=recipient, contact=contact)
+    text = consent_notice(loaded, app=app, recipient=recipient, contact=contact, details=not short)
     blocked = [metric.name for metric in loaded.values() if privacy_figures(metric, Policy()).objection is not None]
     if as_json:
         print_json({"text": text, "blocked": blocked})

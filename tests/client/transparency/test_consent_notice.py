@@ -6,6 +6,7 @@ import json
 import math
 from dataclasses import replace
 from datetime import date
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,11 @@ from click.testing import CliRunner
 
 from hubbub import Definitions, Metric, ParameterError, Params, Policy, UnaryResponse, consent_notice
 from hubbub.cli import main
+from hubbub.metrics.kinds import MeanKind, SetKind, StringKind
 from hubbub.privacy import privacy_figures
 from hubbub.privacy.plain_words import certainty_text
 from tests.client.conftest import HOMEPAGE, Rig
+from tests.support.every_kind import METRICS
 
 THEME = Metric.boolean(
     "dark_mode",
@@ -53,6 +56,84 @@ def test_notice_has_the_figures_of_each_metric_in_words() -> None:
     assert theme in text.splitlines()
     sentences = replace(THEME, description=f"{THEME.description}.", purpose=f"{THEME.purpose}.")
     assert theme in notice(sentences).splitlines()
+
+
+QUESTIONS = {
+    "Is my name in it?": "Name: reports contain no name, no account and no device number.",
+    "Who sees my network address?": "Example Ltd sees the network address that sends them.",
+    "Who sees when I use the app?": "Example Ltd and your network provider can see on which days you use Example.",
+    "Can they be sure of an answer from one report?": "A guess between two answers is 50 % sure. One report makes it {one};",
+    "Can they be sure of an answer in the end?": "all reports until you withdraw your consent, {condition}, {all}.",
+    "How much do they learn from all questions together?": "one report about each makes a guess {sum_one}; all reports until you withdraw your consent, {condition}, {sum_all}; if you then agree again any number of times, {ever}.",
+    "Is something sent as it is?": "Not changed at random: which question and which day, week or month a report is about",
+    "Who can read it on my device?": "This device: somebody who can read its files can find out your answers.",
+    "What happens if I say no?": "Choice: Example works the same if you say no.",
+    "Can I take it back?": "Example then deletes the reports that it has not sent. Reports that were sent cannot be taken back.",
+}
+"""Questions of somebody who knows nothing, and the sentence of the short text that answers each."""
+CHANGES = "Example Ltd can recognize the reports of this device, and can see that an answer changed, when, and whether it is an earlier answer again."
+
+
+def short_lines(text: str) -> list[str]:
+    return text.partition("In short:\n\n")[2].partition("\n\n")[0].splitlines()
+
+
+def sets_of_metrics() -> list[tuple[Metric, ...]]:
+    every = [
+        metric for metric in (*METRICS, THEME, WEEKLY, FRESH) if privacy_figures(metric, Policy()).objection is None
+    ]
+    pairs = [(first, second) for first, second in pairwise(every) if first.name != second.name]
+    return [
+        *pairs,
+        (WEEKLY, FRESH),
+        (THEME, WEEKLY, FRESH, HOMEPAGE),
+        tuple({metric.name: metric for metric in every}.values()),
+    ]
+
+
+@pytest.mark.parametrize("metrics", sets_of_metrics(), ids=lambda metrics: "-".join(metric.name for metric in metrics))
+def test_short_text_answers_ten_questions(metrics: tuple[Metric, ...]) -> None:
+    found = [privacy_figures(metric, Policy()) for metric in metrics]
+    one = [figures.epsilon_report for figures in found]
+    every = [figures.epsilon_unit if figures.unit == "value" else figures.epsilon_enrollment for figures in found]
+    changing = any(figures.unit == "value" for figures in found)
+    words = {
+        "one": certainty_text(max(one)),
+        "all": certainty_text(max(every)),
+        "sum_one": certainty_text(math.fsum(one)),
+        "sum_all": certainty_text(math.fsum(every)),
+        "ever": certainty_text(min(math.fsum(figures.epsilon_lifetime for figures in found), Policy().epsilon_total)),
+        "condition": "while your answers stay the same" if changing else "whether or not your answers change",
+    }
+    whole = notice(*metrics)
+    lines = short_lines(whole)
+    for question, answer in QUESTIONS.items():
+        assert sum(answer.format(**words) in line for line in lines) == 1, question
+    assert any(CHANGES in line for line in lines) is changing
+    (clear,) = (line for line in lines if line.startswith("- Not changed at random"))
+    for metric in metrics:
+        named = f"{metric.description or metric.name}: "
+        discovers = isinstance(metric.kind, StringKind) and metric.kind.discover is not None
+        expected = bool(metric.group) or discovers or isinstance(metric.kind, SetKind | MeanKind)
+        assert (named in clear) is expected, metric
+    short = consent_notice(Definitions(list(metrics)), app="Example", recipient="Example Ltd", details=False)
+    assert whole.startswith(short.rstrip("\n"))
+    assert "Details:" not in short
+    assert sum(len(line.split()) for line in lines if line is not clear) <= 250
+
+
+def test_one_question_has_no_sum() -> None:
+    assert "All questions together" not in notice(THEME)
+
+
+def test_sum_over_all_metrics_is_at_most_the_limit_of_the_policy() -> None:
+    strict = Policy(epsilon_report=3, epsilon_enrollment=2, epsilon_metric=2, epsilon_total=2.5)
+    (line,) = (
+        line
+        for line in short_lines(notice(THEME, FRESH, replace(THEME, name="light_mode"), policy=strict))
+        if "All questions together" in line
+    )
+    assert line.endswith(f"any number of times, {certainty_text(2.5)}.")
 
 
 def test_notice_says_when_a_limit_of_a_definition_does_not_hold() -> None:
@@ -102,7 +183,22 @@ def test_command_prints_the_notice(tmp_path: Path) -> None:
     )
     assert done.exit_code == 0
     assert "Which command is used (command)" in done.stdout
-    assert done.stdout.endswith("Questions: you@example.org\n")
+    assert "\n\nQuestions: you@example.org\n\nDetails:\n\n" in done.stdout
+    short = [
+        "metrics",
+        "notice",
+        str(file),
+        "--app",
+        "A",
+        "--recipient",
+        "B",
+        "--contact",
+        "you@example.org",
+        "--short",
+    ]
+    shown = CliRunner().invoke(main, short).stdout
+    assert shown.endswith("Questions: you@example.org\n")
+    assert done.stdout.startswith(shown)
     assert done.stderr == ""
 
 

@@ -17,11 +17,12 @@ from datetime import date
 from fractions import Fraction
 from functools import cache
 from html import unescape
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from hubbub import Buckets, Definitions, Metric, Params, Policy, UnaryResponse, consent_notice
+from hubbub import Buckets, Definitions, Metric, Params, Policy, UnaryResponse, consent_notice, load_definitions
 from hubbub.cli.catalogue import catalogue_pages, metric_path
 from hubbub.metrics.buckets import Estimand
 from hubbub.metrics.kinds import OrdinalKind
@@ -192,7 +193,7 @@ def test_condition_names_what_must_not_change(kind: str, condition: str, change:
     text = consent_notice(Definitions([metric]), app="Example", recipient="Example Ltd")
     assert text.count(condition) == 2
     assert change in text
-    assert ("without an answer is a change" in text) == (kind != "mean")
+    assert ("without an answer can be a change" in text) == (kind != "mean")
 
 
 def cell(metric: Metric, units: int, reports: int, *, known: bool = True) -> str:
@@ -215,6 +216,19 @@ def cell(metric: Metric, units: int, reports: int, *, known: bool = True) -> str
     page = without_word_spans(state_page(state, definitions=Definitions([metric]) if known else None))
     (found,) = re.findall(r'data-label="most that these reports can reveal">(.*?)</td>', page)
     return unescape(found)
+
+
+def test_page_states_one_report_after_one_report() -> None:
+    """Without the definition the page knows the epsilon of any number of reports only, and says so."""
+    homepage = load_definitions(Path(__file__).parents[3] / "examples" / "metrics.toml")["homepage"]
+    change = "as long as your answer does not change; if your answer changes, practically certain that it changed"
+    assert cell(homepage, 1, 1) == f"at most 82 % sure, {change}"
+    assert (
+        cell(homepage, 1, 1, known=False) == f"at most 99 % sure from any number of reports of these answers, {change}"
+    )
+    weekly = Metric.boolean("weekly", UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.5), hold=7)
+    assert cell(weekly, 1, 1) == "at most 63 % sure"
+    assert cell(weekly, 1, 1, known=False) == "at most 75 % sure from all reports of these epochs"
 
 
 def divisions(reports: int, units: int, longest: float) -> Iterator[tuple[int, ...]]:

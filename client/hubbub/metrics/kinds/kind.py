@@ -231,6 +231,11 @@ class Kind(ABC):
         return False
 
     @property
+    def in_clear(self) -> str:
+        """What the cohort says in clear about the question, in plain words for users; "" if nothing."""
+        return ""
+
+    @property
     def has_no_value(self) -> bool:
         """Whether a period without a recording is reported as such, and not as a default."""
         return True

@@ -176,6 +176,11 @@ class MeanKind(NumberKind):
             )
         return BloomBits(fraction >= ((cohort + 1) / m if threshold is None else threshold))
 
+    @property
+    def in_clear(self) -> str:
+        """What the cohort says in clear: between which two fractions the threshold is."""
+        return "roughly which limit your number is compared with"
+
     def representative_clients(self, values: Sequence[Any]) -> Iterator[tuple[int, float | None]]:
         """Yield the clients whose threshold is the fraction of a number: the others have a threshold between two of these, or above all."""
         numbers = (self.buckets.number(self.buckets.default if value is None else value) for value in values)

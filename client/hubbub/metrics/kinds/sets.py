@@ -114,6 +114,10 @@ class SetKind(BlockKind):
             )
         return BloomBits(self.items[cohort] in value)
 
+    @property
+    def in_clear(self) -> str:
+        return f"which one of its {len(self.items)} items this device is asked about"
+
     def representative_clients(self, values: Sequence[Any]) -> Iterator[tuple[int, float | None]]:
         return ((cohort, None) for cohort in range(self.num_cohorts))
 

@@ -98,6 +98,10 @@ class StringKind(BlockKind):
             )
         self.discover.check_cohorts(self.params.num_cohorts)
 
+    @property
+    def in_clear(self) -> str:
+        return "" if self.discover is None else "which part of your answer a report is about"
+
     def check_part(self, name: str) -> None:
         if self.discover is not None:
             raise DefinitionError(f"part {name} must not have a discover table: its cohort is that of the joint metric")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Collection, Iterator, Mapping
 
 from hubbub.errors import ParameterError
 from hubbub.metrics.metric import Metric
@@ -15,9 +16,15 @@ from hubbub.text import format_count
 
 
 def consent_notice(
-    definitions: Mapping[str, Metric], *, app: str, recipient: str, policy: Policy | None = None, contact: str = ""
+    definitions: Mapping[str, Metric],
+    *,
+    app: str,
+    recipient: str,
+    policy: Policy | None = None,
+    contact: str = "",
+    details: bool = True,
 ) -> str:
-    """Return a text that asks users for consent, in plain language, with the figures of each metric.
+    """Return a text that asks users for consent: in short for the whole app, then the details with the figures of each metric.
 
     Pass the text that the user read to `Client.set_consent(..., text=...)`.
 
@@ -33,6 +40,8 @@ def consent_notice(
         Policy of the app's client. None: the default one.
     contact
         Address for questions. Empty: there is none.
+    details
+        Whether the details follow. False: only the short text, for an app that shows the details behind a link.
 
     Returns
     -------
@@ -60,58 +69,85 @@ def consent_notice(
             )
     parts = [
         [f"{app} asks: may we collect usage statistics?"],
-        [f"If you agree, {app} sends reports to {recipient}:"],
-        [line for metric in collected for line in _collected(metric)],
-        [
-            (
-                f"Your answers are randomized. {app} replaces parts of each report at random on this device, before it stores or sends the "
-                "report. The answer itself is not sent. Statistics over many devices are still right on average."
-            ),
-            f"{app} keeps what it needs to randomize on this device. Somebody who can read the files of this device can find out your answers.",
-        ],
-        [
-            (
-                "How sure can a reader of your reports become? Suppose that the reader thinks two answers equally likely. A guess is 50 % "
-                "sure."
-            )
-        ],
-        [line for metric, privacy in collected.items() for line in _certainties(metric, privacy)],
-        [
-            (
-                f'For a reader who is "{CERTAIN}", the reports together no longer hide the answer, or the change, behind their randomness.'
-            ),
-            *_about_changes([metric for metric, privacy in collected.items() if privacy.unit == "value"]),
-            *_about_limits([metric for metric in collected if metric.lifetime_epsilon is not None], app),
-        ],
-        [
-            (
-                f"Reports contain no name, no account and no device number. {recipient} sees the network address that sends a report, and when. A "
-                f"report leaves this device only while {app} runs, so {recipient} can see on which days you use {app}. The reports of one device can resemble each other, so that a reader can recognize them as reports of one device."
-            )
-        ],
-        [
-            (
-                f"You decide. {app} works the same if you say no. You can change your decision at any time in the settings. {app} then "
-                "deletes the reports that it has not sent. Reports that were sent cannot be taken back."
-            ),
-            *([f"Questions: {contact}"] if contact else []),
-        ],
+        [f"If you agree, {app} sends reports to {recipient} that answer:"],
+        [f"- {_question(metric)}." for metric in collected],
+        ["In short:"],
+        [f"- {line}" for line in _in_short(collected, policy, app, recipient)],
+        *([[f"Questions: {contact}"]] if contact else []),
+        *(_details(collected, app) if details else ()),
     ]
     return "\n\n".join("\n".join(lines) for lines in parts) + "\n"
+
+
+def _question(metric: Metric) -> str:
+    return metric.description.rstrip(".") or metric.name
+
+
+def _in_short(collected: Mapping[Metric, PrivacyFigures], policy: Policy, app: str, recipient: str) -> Iterator[str]:
+    """Yield what concerns all metrics. Each figure holds for every metric, or for all of them together."""
+    yield f"Name: reports contain no name, no account and no device number. {recipient} sees the network address that sends them."
+    yield f"Days of use: reports leave only while {app} runs. {recipient} and your network provider can see on which days you use {app}."
+    found = [figures.of_operator() for figures in collected.values()]
+    from_one = [of[Unit.REPORT].epsilon for of in found]
+    from_all = [of.get(Unit.VALUE, of[Unit.ENROLLMENT]).epsilon for of in found]
+    changing = [metric for metric, figures in collected.items() if figures.unit == "value"]
+    condition = "while your answers stay the same" if changing else "whether or not your answers change"
+    yield (
+        f"Answers: {app} changes them at random on this device, before it stores or sends a report. A guess between two answers is 50 % sure. One "
+        f"report makes it {certainty_text(max(from_one))}; all reports until you withdraw your consent, {condition}, {certainty_text(max(from_all))}."
+    )
+    if changing:
+        absence = any(metric.kind.has_no_value for metric in changing)
+        yield (
+            f"Changed answers: {recipient} can recognize the reports of this device, and can see that an answer changed, when, and whether it is an "
+            f"earlier answer again.{' A day, week or month without an answer can be a change, too.' if absence else ''}"
+        )
+    if len(found) > 1:
+        ever = min(math.fsum(of[Unit.LIFETIME].epsilon for of in found), policy.epsilon_total)
+        yield (
+            f"All questions together: one report about each makes a guess {certainty_text(math.fsum(from_one))}; all reports until you withdraw your "
+            f"consent, {condition}, {certainty_text(math.fsum(from_all))}; if you then agree again any number of times, {certainty_text(ever)}."
+        )
+    yield f"Not changed at random: {'; '.join(_in_clear(collected))}."
+    yield "This device: somebody who can read its files can find out your answers."
+    yield (
+        f"Choice: {app} works the same if you say no. You can change your decision at any time in the settings. {app} then deletes the reports that "
+        "it has not sent. Reports that were sent cannot be taken back."
+    )
+
+
+def _in_clear(metrics: Collection[Metric]) -> Iterator[str]:
+    """Yield what reports say without any randomness."""
+    yield "which question and which day, week or month a report is about, and a group number that this device drew by lot"
+    for metric in metrics:
+        if metric.kind.in_clear:
+            yield f"{_question(metric)}: {metric.kind.in_clear}"
+        if metric.group is not None:
+            yield f"{_question(metric)}: {metric.group.name.replace('_', ' ')} ({', '.join(metric.group.values)})"
+
+
+def _details(collected: Mapping[Metric, PrivacyFigures], app: str) -> Iterator[list[str]]:
+    """Yield paragraphs about each metric."""
+    yield ["Details:"]
+    yield [line for metric in collected for line in _collected(metric)]
+    yield [
+        "How sure can a reader of your reports become? Suppose that the reader thinks two answers equally likely. A guess is 50 % sure."
+    ]
+    yield [line for metric, privacy in collected.items() for line in _certainties(metric, privacy)]
+    yield [
+        (
+            f'For a reader who is "{CERTAIN}", the reports together no longer hide the answer, or the change, behind their randomness. '
+            "After a change, the reader can learn as much about the new answer as about the first. "
+            "Statistics over many devices are still right on average."
+        ),
+        *_about_limits([metric for metric in collected if metric.lifetime_epsilon is not None], app),
+    ]
 
 
 def _collected(metric: Metric) -> Iterator[str]:
     until = f", until {metric.expires}" if metric.expires is not None else ""
     purpose = f" Purpose: {metric.purpose.rstrip('.')}." if metric.purpose else ""
-    yield f"- {metric.description.rstrip('.') or metric.name} ({metric.name}). One report each {metric.period}{until}.{purpose}{_label(metric)}"
-
-
-def _label(metric: Metric) -> str:
-    """Sentence about what a report says in clear."""
-    if metric.group is None:
-        return ""
-    values = ", ".join(metric.group.values)
-    return f" Each report also says, without any randomness: {metric.group.name.replace('_', ' ')} ({values})."
+    yield f"- {_question(metric)} ({metric.name}). One report each {metric.period}{until}.{purpose}"
 
 
 def _certainties(metric: Metric, figures: PrivacyFigures) -> Iterator[str]:
@@ -140,15 +176,3 @@ def _about_limits(metrics: list[Metric], app: str) -> Iterator[str]:
             f"{app} counts what all your reports together reveal, and stops at a limit ({names}). The count is in the files of {app} on this "
             "device: it begins again if they are lost, and goes back if they are restored from a copy."
         )
-
-
-def _about_changes(metrics: list[Metric]) -> Iterator[str]:
-    """Yield what a change tells a reader, if there are metrics whose epsilon holds for unchanging values only."""
-    if not metrics:
-        return
-    changed_by_absence = [metric.name for metric in metrics if metric.kind.has_no_value]
-    absence = f" A day, week or month without an answer is a change, too ({', '.join(changed_by_absence)})."
-    yield (
-        "A reader who recognizes the reports of this device can see that an answer changed, when, and whether it is an earlier answer again."
-        f"{absence if changed_by_absence else ''} After a change, the reader can learn as much about the new answer as about the first."
-    )

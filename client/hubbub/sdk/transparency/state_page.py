@@ -33,6 +33,12 @@ _CONSENT_TEXTS = {
     Consent.LOCAL: "Reports are made and kept on this device. They are never sent.",
     Consent.OFF: "Nothing is recorded and nothing is sent.",
 }
+_UNKNOWN_TEXTS = {
+    "value": " from any number of reports of these answers",
+    "epoch": " from all reports of these epochs",
+    "period": "",
+}
+"""Reports of which the ledger knows the epsilon, by its unit, if the definition is not known."""
 _DROP_TEXTS = {
     "quota": "the queue was full",
     "age": "older than 28 days",
@@ -133,7 +139,7 @@ def _disclosure(url: str | None) -> Element:
             element(
                 "li",
                 element("b", "The service that receives reports"),
-                " sees the network address and the time of each connection. It sees each report: the metric, the period, a "
+                " sees the network address and the time of each connection, and so on which days the app runs. It sees each report: the metric, the period, a "
                 "group number (cohort) and the bits shown below. The group number of a metric is the same in all of its reports.",
             ),
             element(
@@ -207,11 +213,11 @@ def _account_row(account: Account, metric: Metric | None) -> Iterator[str | Elem
 
 def _certainty(account: Account, metric: Metric | None) -> str:
     """Return how sure a reader of the charged reports can be, and under which condition."""
-    epsilon = account.spent
+    epsilon, reports = account.spent, _UNKNOWN_TEXTS[account.unit]
     if metric is not None and metric.digest == account.digest:
-        epsilon = min(epsilon, epsilon_of_reports(metric, account.units, account.reports))
+        epsilon, reports = min(epsilon, epsilon_of_reports(metric, account.units, account.reports)), ""
     condition = f", {unchanged_text(metric)}; {changed_text(metric)}" if account.unit == "value" else ""
-    return f"{certainty_text(epsilon)}{condition}"
+    return f"{certainty_text(epsilon)}{reports}{condition}"
 
 
 def _held(state: State, definitions: Mapping[str, Metric]) -> Element:
