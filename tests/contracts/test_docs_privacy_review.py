@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from hubbub import Policy, load_definitions
+from hubbub.cli import main
 from hubbub.privacy import privacy_figures
 from hubbub.privacy.pricing import shown_epsilon
 from hubbub_decoder import Wishes, plan
@@ -49,6 +53,20 @@ def factor_text(epsilon: float) -> str:
         return f"{math.ceil(factor):,}"
     power = math.floor(math.log10(factor))
     return f"{rounded_up(factor / 10**power):.1f}e{power}"
+
+
+@pytest.mark.parametrize("page", [REPOSITORY / "README.md", DOCS / "tutorial.md"], ids=lambda page: page.name)
+def test_metrics_of_the_first_pages_pass_the_review(page: Path, tmp_path: Path) -> None:
+    """The second step of the review, on what the command of the page writes."""
+    (command,) = re.findall(r"^hubbub (plan .+) > metrics\.toml$", page.read_text(), flags=re.MULTILINE)
+    check = re.search(r"`hubbub (metrics check) metrics\.toml (--max-epsilon \d+)`", PAGE)
+    assert check
+    file = tmp_path / "metrics.toml"
+    file.write_text(CliRunner().invoke(main, shlex.split(command)).stdout)
+    (metric,) = load_definitions(file).values()
+    assert metric.lifetime_epsilon is not None
+    done = CliRunner().invoke(main, [*check[1].split(), str(file), *check[2].split()])
+    assert done.exit_code == 0, done.output
 
 
 def test_epsilons_in_words_follow_from_the_metric_and_the_default_policy() -> None:

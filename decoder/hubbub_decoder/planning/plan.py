@@ -9,6 +9,7 @@ from datetime import date
 from typing import Any
 
 from hubbub.metrics.metric import Metric, name_errors
+from hubbub.metrics.periods import PeriodKind
 from hubbub.privacy import epsilon
 from hubbub.privacy.allocation import policy_problems, policy_warnings
 from hubbub.privacy.linkability import LINKABLE_GROUP_SIZE
@@ -25,6 +26,7 @@ from hubbub_decoder.planning.probabilities import chain_of, choose_hold, limits_
 from hubbub_decoder.planning.wishes import Design, Wishes, planner_for
 
 _ANY_DAY = date(2000, 1, 1)
+_PERIODS_OF_A_YEAR = {PeriodKind.DAY: 366, PeriodKind.WEEK: 53, PeriodKind.MONTH: 12}
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +224,22 @@ def _notes(planned: Plan, design: Design) -> Iterator[str]:
         yield f"The best symmetric permanent response (prob_f) has {planned.symmetric:.2f} times this variance."
 
 
+def _proposed_lifetime(planned: Plan) -> str:
+    """Propose room for the wished values under two secrets, or for the epochs or reports of a year; at most the default policy's limit."""
+    privacy, hold = planned.description.privacy, planned.metric.hold or 1
+    if privacy.unit == "value":
+        values = int(min(max(planned.wishes.values, 2), planned.metric.kind.distinct_values))
+        wanted, room = 2 * values, f'{values} values, "no value" among them, under each of two secrets'
+    else:
+        wanted = -(-_PERIODS_OF_A_YEAR[planned.metric.period] // hold)
+        room = f"the {wanted} {'epochs' if privacy.unit == 'epoch' else 'reports'} of a year"
+    units = min(wanted, int(privacy.units_lifetime))
+    limit = math.ceil(units * privacy.epsilon_unit * 1000) / 1000
+    if units < wanted:
+        room = f"{units} of {room}, after which a client {'repeats its last value' if privacy.unit == 'value' else 'sends no more'}"
+    return f"Pass lifetime_epsilon = {limit:.10g}, which has room for {room}"
+
+
 def _warnings(planned: Plan) -> Iterator[str]:
     """Yield what limits the definition: accuracy, changes, budget, linkability."""
     wishes, metric, law = planned.wishes, planned.metric, planned.description.accuracy
@@ -245,10 +263,10 @@ def _warnings(planned: Plan) -> Iterator[str]:
             f"Each of {wishes.values} distinct values costs epsilon = {unit:.3f}. Linked reports show when a value changes. "
             "To hide changes, pass longitudinal_periods, and the plan chooses hold: each epoch then costs epsilon, however often the value changes."
         )
-    if metric.lifetime_epsilon is None:
+    if metric.lifetime_epsilon is None and planned.description.privacy.objection is None:
         yield (
             f"The definition has no lifetime_epsilon: under the default Policy a client may spend epsilon = "
-            f"{shown_epsilon(planned.description.privacy.epsilon_lifetime)} over all its secrets. Pass lifetime_epsilon to promise less."
+            f"{shown_epsilon(planned.description.privacy.epsilon_lifetime)} over all its secrets. {_proposed_lifetime(planned)}."
         )
     for texts in (policy_problems, policy_warnings):
         yield from (f"Under the default Policy: {text}." for text in texts(Policy(), [metric], _ANY_DAY))

@@ -22,6 +22,7 @@ from hubbub.metrics.definitions import parse_definitions
 from hubbub.metrics.kinds import CategoricalKind, KindWord
 from hubbub.metrics.metric import Metric
 from hubbub.privacy import epsilon, epsilon_permanent
+from hubbub.privacy.policy import Policy
 from hubbub_decoder.cli.plan import command
 from hubbub_decoder.errors import PlanError
 from hubbub_decoder.planning.law.accuracy import StringAccuracy
@@ -147,6 +148,31 @@ def test_plan_says_when_a_symmetric_response_does_not_reach_unary_encoding() -> 
     assert any("is above tanh(einf/4) = 0.635" in note for note in notes)
     notes = plan(Wishes(epsilon=1, longitudinal=4, num_reports=100_000, num_candidates=50), expires=TOMORROW).notes
     assert not any("tanh" in note for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("wishes", "units"),
+    [
+        (Wishes(epsilon=1.5, longitudinal=4, num_candidates=200, num_reports=10**6), 4),
+        (Wishes(epsilon=1.5, longitudinal=2, num_candidates=200, num_reports=10**6, values=5), 10),
+        (Wishes(epsilon=1.5, longitudinal=4, num_candidates=200, num_reports=10**6, values=8), 16),
+        (Wishes(kind=KindWord.BOOLEAN, epsilon=1, longitudinal=2, num_reports=10**6), 4),
+        (Wishes(epsilon=0.5, longitudinal=1, num_candidates=20, num_reports=10**7, hold=30), 13),
+        (Wishes(epsilon=0.5, longitudinal=1, num_candidates=20, num_reports=10**7, hold=3), None),
+        (Wishes(epsilon=0.5, num_candidates=20, num_reports=10**7, period="month"), 12),
+    ],
+)
+def test_proposed_lifetime_epsilon_has_the_room_that_it_says(wishes: Wishes, units: int | None) -> None:
+    """units : None for as many as the default policy allows, which are fewer than a year has."""
+    without = plan(wishes)
+    (text,) = (text for text in without.warnings if "has no lifetime_epsilon" in text)
+    (limit,) = map(float, re.findall(r"Pass lifetime_epsilon = ([\d.]+), which has room for", text))
+    planned = plan(replace(wishes, lifetime_epsilon=limit))
+    figures = planned.description.privacy
+    assert figures.units_lifetime == (units or without.description.privacy.units_lifetime)
+    assert figures.epsilon_lifetime <= limit <= Policy().epsilon_metric
+    assert ("after which a client sends no more" in text) is (units is None)
+    assert not any("has no lifetime_epsilon" in text for text in planned.warnings)
 
 
 def test_central_epsilon_limits_the_cohorts() -> None:
