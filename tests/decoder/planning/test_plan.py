@@ -21,6 +21,7 @@ from hubbub.errors import ParameterError
 from hubbub.metrics.definitions import parse_definitions
 from hubbub.metrics.kinds import CategoricalKind, KindWord
 from hubbub.metrics.metric import Metric
+from hubbub.metrics.periods import PeriodKind
 from hubbub.privacy import epsilon, epsilon_permanent
 from hubbub.privacy.policy import Policy
 from hubbub_decoder.cli.plan import command
@@ -159,7 +160,7 @@ def test_plan_says_when_a_symmetric_response_does_not_reach_unary_encoding() -> 
         (Wishes(kind=KindWord.BOOLEAN, epsilon=1, longitudinal=2, num_reports=10**6), 4),
         (Wishes(epsilon=0.5, longitudinal=1, num_candidates=20, num_reports=10**7, hold=30), 13),
         (Wishes(epsilon=0.5, longitudinal=1, num_candidates=20, num_reports=10**7, hold=3), None),
-        (Wishes(epsilon=0.5, num_candidates=20, num_reports=10**7, period="month"), 12),
+        (Wishes(epsilon=0.5, num_candidates=20, num_reports=10**7, period=PeriodKind.MONTH), 12),
     ],
 )
 def test_proposed_lifetime_epsilon_has_the_room_that_it_says(wishes: Wishes, units: int | None) -> None:
