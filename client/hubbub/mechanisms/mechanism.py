@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 from hubbub.errors import ParameterError
 from hubbub.mechanisms.blanket import Blanket
+from hubbub.mechanisms.ratio import ExactRatio
 from hubbub.randomness import RandomBytes
 
 if TYPE_CHECKING:
@@ -145,6 +146,10 @@ class Mechanism(ABC):
 
         reports : t, an integer >= 1, or math.inf for all reports that are drawn from one permanent response
         """
+
+    @abstractmethod
+    def exact_ratio(self, num_bits: int, possible_ones: Iterable[int], reports: float) -> ExactRatio | None:
+        """Return e^epsilon of `epsilon`, without rounding. None: there is no bound."""
 
     @abstractmethod
     def blanket(self, num_bits: int, possible_ones: Iterable[int], epochs: Sequence[float]) -> Blanket:

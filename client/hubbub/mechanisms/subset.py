@@ -29,12 +29,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from hubbub.errors import DefinitionError, ParameterError
 from hubbub.mechanisms.blanket import CERTAIN, Blanket, Part, joined
 from hubbub.mechanisms.mechanism import Mechanism
 from hubbub.mechanisms.probability import DYADIC_DIGITS, numerator, round_to_dyadic
+from hubbub.mechanisms.ratio import ExactRatio
 from hubbub.number_checks import check_integer
 from hubbub.randomness import RandomBytes
 
@@ -229,6 +231,28 @@ class SubsetSelection(Mechanism):
     def epsilon(self, num_bits: int, possible_ones: Iterable[int], reports: float) -> float:
         return rows_epsilon(self.num_values, self.num_ones, self.prob_q, self.permanent_q, reports)
 
+    def exact_ratio(self, num_bits: int, possible_ones: Iterable[int], reports: float) -> ExactRatio | None:
+        d, w, unit = self.num_values, self.num_ones, 1 << DYADIC_DIGITS
+        q, a = numerator(self.prob_q, DYADIC_DIGITS), numerator(self.permanent_q, DYADIC_DIGITS)
+        b, excess = unit - a, (d - 1) * a - (unit - a)  # b and a - b, times 2**24 (d - 1)
+        if math.isinf(reports) or q == unit:
+            return ExactRatio.product([(Fraction(b + excess, b), 1)]) if b else None
+        odds = Fraction(q * (d - w), (unit - q) * w)
+        t = int(reports)
+        if not b:
+            return ExactRatio.product([(odds, t)])
+
+        def power(ones: int) -> int:
+            """r**ones, times the same number for all of them."""
+            return int(odds.numerator**ones * odds.denominator ** (t - ones))
+
+        def ratio(of_other: int) -> Fraction:
+            shared, more = divmod((w - 1) * t - of_other, d - 2) if d > 2 else (0, 0)
+            z = power(t) + power(of_other) + (d - 2 - more) * power(shared) + (more * power(shared + 1) if more else 0)
+            return Fraction(b * z + excess * power(t), b * z + excess * power(of_other))
+
+        return ExactRatio.product([(ratio(_worst_count(lambda n, m: ratio(n) < ratio(m), d, w, t)), 1)])
+
     def blanket(self, num_bits: int, possible_ones: Iterable[int], epochs: Sequence[float]) -> Blanket:
         """Return the uniform distribution over rows as a blanket, with the ratios of a row that contains a value and one that does not.
 
@@ -327,11 +351,19 @@ def rows_epsilon(num_values: int, num_ones: int, included: float, kept: float, r
         z = 1 + mine + (more * odds ** (shared + 1 - t) if more else 0) + (d - 2 - more) * odds ** (shared - t)
         return (b * z + a - b) / (b * z + (a - b) * mine)
 
-    low, high = 0, (w - 1) * t // (d - 1)
-    while low < high:  # the ratio grows with n_y up to its largest value, and then falls
+    return math.log(ratio(_worst_count(lambda n, m: ratio(n) < ratio(m), d, w, t)))
+
+
+def _worst_count(is_below: Callable[[int, int], bool], num_values: int, num_ones: int, reports: int) -> int:
+    """Return n_y of the largest ratio, which grows with n_y up to there and then falls.
+
+    is_below : whether the ratio of the first n_y is below that of the second
+    """
+    low, high = 0, (num_ones - 1) * reports // (num_values - 1)
+    while low < high:
         middle = (low + high) // 2
-        low, high = (middle + 1, high) if ratio(middle + 1) > ratio(middle) else (low, middle)
-    return math.log(ratio(low))
+        low, high = (middle + 1, high) if is_below(middle, middle + 1) else (low, middle)
+    return low
 
 
 def _rows_blanket(num_values: int, num_ones: int, included: float) -> Blanket:

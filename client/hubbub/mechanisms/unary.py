@@ -27,6 +27,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache, reduce
 from itertools import product
 from typing import TYPE_CHECKING
@@ -36,6 +37,7 @@ from hubbub.mechanisms.bernoulli import BernoulliMask, RandomWords, draw_bits
 from hubbub.mechanisms.blanket import MAX_RATIOS, Blanket, Law, blanket_of_bits, spread, times
 from hubbub.mechanisms.mechanism import DEFAULT, Mechanism
 from hubbub.mechanisms.probability import DYADIC_DIGITS, numerator, round_to_dyadic
+from hubbub.mechanisms.ratio import ExactRatio, log_rounded_up
 from hubbub.randomness import RandomBytes
 
 if TYPE_CHECKING:
@@ -250,6 +252,45 @@ class UnaryResponse(Mechanism):
         return max(
             _times(i, high + low) if i == j else _times(i, high) + _times(j, low)
             for i, j in differing_bits(num_bits, possible_ones)
+        )
+
+    def exact_ratio(self, num_bits: int, possible_ones: Iterable[int], reports: float) -> ExactRatio | None:
+        """Return the largest e^(i T1 + j T0) of any two values. None: T1 or T0 is infinite."""
+        if not self.has_permanent_noise and reports > 1:
+            once = None if math.isinf(reports) else self.exact_ratio(num_bits, possible_ones, 1)
+            return once and once.power(int(reports))
+        ratios = self._bit_ratios(reports)
+        if ratios is None:
+            return None
+        one, zero = ratios
+        t1, t0 = log_rounded_up(one), log_rounded_up(zero)
+        i, j = max(
+            differing_bits(num_bits, possible_ones),
+            key=lambda pair: (pair[0] * t1 + pair[1] * t0, pair[0] if one > zero else pair[1]),
+        )
+        return ExactRatio.product([(one, i), (zero, j)])
+
+    def _bit_ratios(self, reports: float) -> tuple[Fraction, Fraction] | None:
+        """Return e^T1 and e^T0 as fractions of integers over 2**24; for all reports of a permanent response, those of its bit."""
+        unit = 1 << DYADIC_DIGITS
+        p, q, b, a = (
+            numerator(chance, DYADIC_DIGITS)
+            for chance in (self.prob_p, self.prob_q, self.permanent_p, self.permanent_q)
+        )
+        if math.isinf(reports):
+            ones, zeros = (1, 0), (0, 1)
+        else:
+            t = int(reports)
+            ones, zeros = (q**t, p**t), ((unit - q) ** t, (unit - p) ** t)
+            if p > q:
+                ones, zeros = zeros, ones
+        (x, y), (u, v) = ones, zeros
+        below_one, below_zero = b * x + (unit - b) * y, a * u + (unit - a) * v
+        if not below_one or not below_zero:
+            return None
+        return (
+            Fraction(a * x + (unit - a) * y, below_one),
+            Fraction(b * u + (unit - b) * v, below_zero),
         )
 
     def blanket(self, num_bits: int, possible_ones: Iterable[int], epochs: Sequence[float]) -> Blanket:

@@ -523,14 +523,19 @@ class Metric:
         """
         return "" if self.group is None else self.group.value_of(labels.get(self.group.name, ""))
 
-    @cached_property
-    def digest(self) -> str:
-        """SHA-256, in hex, of every field on which the bits of a report depend, and of the group, in canonical JSON."""
+    @property
+    def canonical(self) -> bytes:
+        """Canonical JSON of every field on which the bits of a report depend, and of the group: the digest is its SHA-256."""
         fields = {**self.kind.canonical(), "name": self.name, "hold": self.hold, "period": self.period}
         if self.group is not None:
             fields["group"] = self.group.of(None).to_dict()
-        canonical = json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-        digest = hashlib.sha256(b"hubbub-metric-v1\n" + canonical.encode()).hexdigest()
+        document = json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+        return b"hubbub-metric-v1\n" + document.encode()
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256, in hex, of `canonical`. With a value of the group, that of its collection."""
+        digest = hashlib.sha256(self.canonical).hexdigest()
         return digest if self.group is None else collection_digest(digest, self.group.value or "")
 
     def facts(self) -> Iterator[Fact]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from hubbub.privacy.amplification import shuffle_amplification
 from hubbub.privacy.central import central_epsilon
+from hubbub.privacy.certificates import certificate
 from hubbub.privacy.composition import Composition, compose, group_privacy, parallel_composition, sequential_composition
 from hubbub.privacy.guarantees import (
     Condition,
@@ -31,6 +32,7 @@ __all__ = [
     "RawHistory",
     "Unit",
     "central_epsilon",
+    "certificate",
     "compose",
     "effective_group_size",
     "epsilon",

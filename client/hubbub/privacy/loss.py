@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from itertools import chain
 
+from hubbub.mechanisms.ratio import ExactRatio
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import Params
 from hubbub.number_checks import check_integer, check_number
@@ -65,6 +67,19 @@ def epsilon(metric: Metric | Params, num_reports: float = 1) -> float:
     return math.fsum(
         block.mechanism.epsilon(block.num_bits, block.possible_ones, num_reports) for block in metric.blocks
     )
+
+
+def exact_ratio(metric: Metric | Params, num_reports: float = 1) -> ExactRatio | None:
+    """Return e^eps(t) without rounding, or None if there is no bound: the product over the blocks.
+
+    >>> from hubbub.metrics.params import Params
+    >>> exact_ratio(Params.one_hot(2, prob_p=0.25, prob_q=0.75, prob_f=0.5), math.inf).factors
+    ((Fraction(3, 1), 2),)
+    """
+    check_num_reports(num_reports)
+    blocks = [block.mechanism.exact_ratio(block.num_bits, block.possible_ones, num_reports) for block in metric.blocks]
+    factors = [() if ratio is None else ratio.factors for ratio in blocks]
+    return ExactRatio.product(chain.from_iterable(factors)) if all(factors) else None
 
 
 def check_num_reports(number: float, name: str = "num_reports") -> None:
