@@ -7,11 +7,13 @@ again, and compares the statements that follow with those of the certificate. Al
 import hashlib
 import json
 import math
+import operator
 import sys
 from collections import Counter
 from collections.abc import Iterable
 from fractions import Fraction
 from functools import lru_cache
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +53,12 @@ def largest(fractions: Iterable[tuple[int, int]]) -> Fraction | None:
     return Fraction(*best)
 
 
+def powers(u: int, v: int, t: int) -> list[int]:
+    """Return u^n v^(t - n) for n = 0 .. t."""
+    up, down = (list(accumulate([base] * t, operator.mul, initial=1)) for base in (u, v))
+    return list(map(operator.mul, up, reversed(down)))
+
+
 @lru_cache(None)
 def log(ratio: Fraction) -> int:
     """Return the smallest D for which a partial sum of exp(D / PLACES), its terms rounded down, is at least the ratio."""
@@ -75,7 +83,7 @@ def bit_ratios(a: int, b: int, p: int, q: int, t: int | None) -> tuple[Fraction 
     """
     seen = [(1, 0), (0, 1)]
     if t is not None:
-        seen = [(q**ones * (N - q) ** (t - ones), p**ones * (N - p) ** (t - ones)) for ones in range(t + 1)]
+        seen = list(zip(powers(q, N - q, t), powers(p, N - p, t), strict=True))
     law = [(a * x + (N - a) * y, b * x + (N - b) * y) for x, y in seen]
     return largest(law), largest((below, above) for above, below in law)
 
@@ -92,9 +100,10 @@ def unary(part: dict[str, Any], t: int | None) -> Counter[Fraction] | None:
     if one is None or zero is None or (t is None and a == N and not b):
         return None
     ones = (0, h) if part["hash_scheme"] in FIXED_ONES else range(h + 1)  # numbers of true bits of a value
-    pairs = [
-        (i - max(0, i + j - k), j - max(0, i + j - k)) for i in ones for j in ones
-    ]  # the fewest of k bits are shared
+    shared = {
+        (i, j): max(0, i + j - k) for i in ones for j in ones
+    }  # two values share as few of the k bits as they can
+    pairs = [(i - both, j - both) for (i, j), both in shared.items()]
     of_one, of_zero = log(one), log(zero)
     i, j = max(pairs, key=lambda n: (n[0] * of_one + n[1] * of_zero, n[0] if one > zero else n[1]))
     return times(Counter({one: i}) + Counter({zero: j}), 1 if a < N or b else t or 0)
@@ -122,7 +131,7 @@ def row_ratio(a: int, q: int, d: int, w: int, t: int | None) -> Fraction | None:
     if t is None:
         return largest([(b + excess, b)])
     odds = Fraction(q * (d - w), (N - q) * w)
-    power = [odds.numerator**n * odds.denominator ** (t - n) for n in range(t + 1)] + [0]
+    power = [*powers(odds.numerator, odds.denominator, t), 0]
     rows = []
     for of_y in range(min(t, (w - 1) * t) + 1):
         each, more = divmod((w - 1) * t - of_y, max(1, d - 2))

@@ -1,4 +1,4 @@
-"""`hubbub metrics`: validate a definitions file, compare two, show metrics with their epsilon, and write a page of them."""
+"""`hubbub metrics`: validate a definitions file, compare two, show metrics with their epsilon, and write pages or a certificate of them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _reject_nan(context: click.Context, option: click.Parameter, number: float |
 
 @click.group()
 def command() -> None:
-    """Check, compare, show or catalogue definitions files.
+    """Check, compare, show, catalogue or certify definitions files.
 
     \b
     Example:
@@ -274,6 +274,41 @@ def catalogue(definitions: Path, out: Path, *, as_json: bool) -> None:
     click.echo(f"wrote {index}: {format_count(len(loaded), 'metric')}", err=True)
     if as_json:
         print_json({"out": str(index), "metrics": list(loaded)})
+
+
+@command.command()
+@click.argument("definitions", type=PATH)
+@click.argument("name")
+@click.option("--out", required=True, type=PATH, metavar="FILE", help="Output file (.json) of the certificate.")
+@click.option(
+    "--reports",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Number of reports of one value in the statement about several, at most 1,000 and at most an epoch. Default: 30, or an epoch.",
+)
+@json_option
+def certificate(definitions: Path, name: str, out: Path, reports: int | None, *, as_json: bool) -> None:
+    """Write a certificate of the epsilon of a metric.
+
+    The certificate has the canonical bytes of the current version of the metric NAME of the file DEFINITIONS, and e^epsilon of a report,
+    of several reports, of a value or epoch, of an enrollment and of the lifetime as exact fractions, under the default Policy. A program
+    of the documentation checks it without hubbub.
+
+    \b
+    Example:
+      hubbub metrics certificate metrics.toml homepage --out homepage.json
+    """
+    from hubbub.cli.definitions_file import definitions_with
+    from hubbub.cli.output import write_json_file
+    from hubbub.privacy import certificate
+    from hubbub.privacy.policy import Policy
+
+    document = certificate(definitions_with(definitions, [name])[name], Policy(), num_reports=reports)
+    write_json_file(out, document)
+    number = format_count(len(document["statements"]), "statement")
+    click.echo(f"wrote {out}: {number} about {name} {document['digest'][:12]}", err=True)
+    if as_json:
+        print_json({"out": str(out), "digest": document["digest"], "statements": document["statements"]})
 
 
 def _describe(metric: Metric, reports: int | None) -> dict[str, Any]:

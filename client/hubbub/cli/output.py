@@ -110,13 +110,25 @@ def write_page(file: Path, text: str, *, private: bool = False) -> None:
 
     Raises HubbubError for another suffix than .html, so that a page never replaces the input, or if the file cannot be written.
     """
+    _write_file(file, text, ".html", "a page", private=private)
+
+
+def write_json_file(file: Path, document: Any) -> None:
+    """Write a value as one JSON document. An existing file is kept if that fails.
+
+    Raises HubbubError for another suffix than .json, or if the file cannot be written.
+    """
+    _write_file(file, json.dumps(document, indent=2, allow_nan=False) + "\n", ".json", "a JSON file", private=False)
+
+
+def _write_file(file: Path, text: str, suffix: str, noun: str, *, private: bool) -> None:
     if file.is_dir():
         raise HubbubError(f"cannot write {file}: it is a directory; name a file in it")
-    if file.suffix.lower() != ".html":
-        raise HubbubError(f"cannot write {file}: the name of a page must end in .html")
+    if file.suffix.lower() != suffix:
+        raise HubbubError(f"cannot write {file}: the name of {noun} must end in {suffix}")
     try:
-        with replace_when_complete(file, private=private) as page:
-            page.write(text.encode())
+        with replace_when_complete(file, private=private) as complete:
+            complete.write(text.encode())
     except OSError as problem:
         raise HubbubError(
             f"cannot write {file}: {problem.strerror}; give a file in a directory that you can write"
