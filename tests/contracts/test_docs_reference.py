@@ -1,6 +1,6 @@
 """Reference pages: problem types and metrics of the service are generated from the code, configuration is compared with it.
 
-HUBBUB_TEST_PIN=1 pytest tests/contracts/test_docs_reference.py          rewrites docs/reference/problem-types.md and docs/reference/service-metrics.md
+HUBBUB_TEST_PIN=1 pytest tests/contracts/test_docs_reference.py          rewrites docs/reference/problem-types.md, service-metrics.md and certificate.md
 """
 
 from __future__ import annotations
@@ -9,9 +9,13 @@ import dataclasses
 import inspect
 import os
 import re
+import subprocess
+import sys
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
 from click.testing import CliRunner
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -24,6 +28,7 @@ if TYPE_CHECKING:
     from tests.aggregator.conftest import StartAggregator
 
 PROBLEM_TYPES = DOCS / "reference" / "problem-types.md"
+CERTIFICATE = DOCS / "reference" / "certificate.md"
 SERVICE_METRICS = DOCS / "reference" / "service-metrics.md"
 CONFIGURATION = (DOCS / "reference" / "configuration.md").read_text(encoding="utf-8")
 
@@ -86,6 +91,33 @@ def test_service_metrics_page_is_current(start: StartAggregator, sqlite_store: S
     if os.environ.get("HUBBUB_TEST_PIN"):
         SERVICE_METRICS.write_text(page)
     assert SERVICE_METRICS.read_text(encoding="utf-8") == page
+
+
+def test_certificate_page_shows_its_checker() -> None:
+    page = CERTIFICATE.read_text(encoding="utf-8")
+    checker = CERTIFICATE.with_name("certificate_checker.py").read_text(encoding="utf-8")
+    shown = f"{page.partition('```python')[0]}```python\n{checker}```\n"
+    if os.environ.get("HUBBUB_TEST_PIN"):
+        CERTIFICATE.write_text(shown)
+    assert page == shown
+
+
+def test_certificate_page_shows_what_its_commands_print(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = CERTIFICATE.read_text(encoding="utf-8")
+    transcripts = dict(re.findall(r"^\$ (\S+) .*\n([^`]+)```", page, flags=re.MULTILINE))
+    monkeypatch.chdir(tmp_path)
+    command = [
+        "metrics",
+        "certificate",
+        str(REPOSITORY / "examples" / "metrics.toml"),
+        "homepage",
+        "--out",
+        "homepage.json",
+    ]
+    assert CliRunner().invoke(main, command).stderr == transcripts["hubbub"]
+    checker = CERTIFICATE.with_name("certificate_checker.py")
+    printed = subprocess.run([sys.executable, checker, "homepage.json"], capture_output=True, text=True, check=True)
+    assert printed.stdout == transcripts["python"]
 
 
 def test_configuration_page_has_every_policy_and_limit_with_its_default() -> None:

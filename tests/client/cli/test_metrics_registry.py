@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from hubbub import Metric, UnaryResponse, load_definitions
+from hubbub import Metric, Policy, UnaryResponse, load_definitions
 from hubbub.cli import main
 from hubbub.cli.definition_lint import cap_problems, placeholder_problems, registry_warnings
+from hubbub.privacy import certificate
 from tests.support.paths import DATA
 
 FILE = DATA / "metrics.toml"
@@ -176,3 +177,28 @@ def test_show_and_diff_escape_control_characters_of_a_definitions_file(tmp_path:
         shown = CliRunner().invoke(main, ["metrics", *map(str, arguments)], color=True).stdout
         assert r"\x1b[8m\u202e" in shown
         assert not {"\x1b", "\u202e"} & set(shown)
+
+
+def test_certificate_is_written_for_the_current_version(tmp_path: Path) -> None:
+    out = tmp_path / "homepage.json"
+    shown = hubbub("metrics", "certificate", FILE, "homepage", "--out", out, "--reports", "3", "--json")
+    metric = load_definitions(FILE)["homepage"]
+    assert shown.exit_code == 0
+    assert json.loads(out.read_text()) == certificate(metric, Policy(), num_reports=3)
+    assert json.loads(shown.stdout) == {
+        "out": str(out),
+        "digest": metric.digest,
+        "statements": json.loads(out.read_text())["statements"],
+    }
+    for arguments, message in (
+        (("nope", "--out", out), "has no metric 'nope'"),
+        (("homepage", "--out", tmp_path), "it is a directory"),
+        (("homepage", "--out", FILE), "the name of a JSON file must end in .json"),
+        (("homepage", "--out", tmp_path / "none" / "a.json"), "give a file in a directory that you can write"),
+        (("homepage", "--out", out, "--reports", "1001"), "num_reports must be an integer in"),
+    ):
+        before = out.read_bytes()
+        failed = hubbub("metrics", "certificate", FILE, *arguments)
+        assert failed.exit_code == 1
+        assert message in failed.stderr
+        assert out.read_bytes() == before
