@@ -100,9 +100,8 @@ def unary(part: dict[str, Any], t: int | None) -> Counter[Fraction] | None:
     if one is None or zero is None or (t is None and a == N and not b):
         return None
     ones = (0, h) if part["hash_scheme"] in FIXED_ONES else range(h + 1)  # numbers of true bits of a value
-    shared = {
-        (i, j): max(0, i + j - k) for i in ones for j in ones
-    }  # two values share as few of the k bits as they can
+    # two values differ most where they share as few of the k bits as they can
+    shared = {(i, j): max(0, i + j - k) for i in ones for j in ones}
     pairs = [(i - both, j - both) for (i, j), both in shared.items()]
     of_one, of_zero = log(one), log(zero)
     i, j = max(pairs, key=lambda n: (n[0] * of_one + n[1] * of_zero, n[0] if one > zero else n[1]))
@@ -134,8 +133,8 @@ def row_ratio(a: int, q: int, d: int, w: int, t: int | None) -> Fraction | None:
     power = [*powers(odds.numerator, odds.denominator, t), 0]
     rows = []
     for of_y in range(min(t, (w - 1) * t) + 1):
-        each, more = divmod((w - 1) * t - of_y, max(1, d - 2))
-        z = power[t] + power[of_y] + more * power[each + 1] + (d - 2 - more) * power[each]
+        share, more = divmod((w - 1) * t - of_y, max(1, d - 2))
+        z = power[t] + power[of_y] + more * power[share + 1] + (d - 2 - more) * power[share]
         rows.append((b * z + excess * power[t], b * z + excess * power[of_y]))
     return largest(rows)
 

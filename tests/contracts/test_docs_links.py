@@ -23,6 +23,7 @@ SOURCE_FOLDERS = [
         "examples",
         "deploy",
         "docs/_sphinx",
+        "docs/reference",
     )
 ]
 SOURCE_FILES = {path for folder in SOURCE_FOLDERS for path in folder.rglob("*.py")}

@@ -300,7 +300,7 @@ def certificate(definitions: Path, name: str, out: Path, reports: int | None, *,
     """
     from hubbub.cli.definitions_file import definitions_with
     from hubbub.cli.output import write_json_file
-    from hubbub.privacy import certificate
+    from hubbub.privacy.certificates import certificate
     from hubbub.privacy.policy import Policy
 
     document = certificate(definitions_with(definitions, [name])[name], Policy(), num_reports=reports)

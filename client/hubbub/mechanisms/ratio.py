@@ -40,7 +40,7 @@ class ExactRatio:
 
     def power(self, exponent: int) -> ExactRatio:
         """Return the product with each exponent multiplied."""
-        return ExactRatio.product((fraction, each * exponent) for fraction, each in self.factors)
+        return ExactRatio.product((fraction, before * exponent) for fraction, before in self.factors)
 
     @property
     def epsilon(self) -> Decimal:

@@ -29,20 +29,22 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from hubbub.errors import DefinitionError, ParameterError
 from hubbub.mechanisms.blanket import CERTAIN, Blanket, Part, joined
 from hubbub.mechanisms.mechanism import Mechanism
 from hubbub.mechanisms.probability import DYADIC_DIGITS, numerator, round_to_dyadic
-from hubbub.mechanisms.ratio import ExactRatio
 from hubbub.number_checks import check_integer
 from hubbub.randomness import RandomBytes
 
 if TYPE_CHECKING:
+    from fractions import Fraction
+
     import numpy as np
     from numpy.typing import NDArray
+
+    from hubbub.mechanisms.ratio import ExactRatio
 
 MAX_VALUES = 1024
 """Largest d: a row has at most 1,024 bits."""
@@ -232,6 +234,10 @@ class SubsetSelection(Mechanism):
         return rows_epsilon(self.num_values, self.num_ones, self.prob_q, self.permanent_q, reports)
 
     def exact_ratio(self, num_bits: int, possible_ones: Iterable[int], reports: float) -> ExactRatio | None:
+        from fractions import Fraction
+
+        from hubbub.mechanisms.ratio import ExactRatio
+
         d, w, unit = self.num_values, self.num_ones, 1 << DYADIC_DIGITS
         q, a = numerator(self.prob_q, DYADIC_DIGITS), numerator(self.permanent_q, DYADIC_DIGITS)
         b, excess = unit - a, (d - 1) * a - (unit - a)  # b and a - b, times 2**24 (d - 1)

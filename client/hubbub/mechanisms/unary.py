@@ -27,7 +27,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import lru_cache, reduce
 from itertools import product
 from typing import TYPE_CHECKING
@@ -37,12 +36,15 @@ from hubbub.mechanisms.bernoulli import BernoulliMask, RandomWords, draw_bits
 from hubbub.mechanisms.blanket import MAX_RATIOS, Blanket, Law, blanket_of_bits, spread, times
 from hubbub.mechanisms.mechanism import DEFAULT, Mechanism
 from hubbub.mechanisms.probability import DYADIC_DIGITS, numerator, round_to_dyadic
-from hubbub.mechanisms.ratio import ExactRatio, log_rounded_up
 from hubbub.randomness import RandomBytes
 
 if TYPE_CHECKING:
+    from fractions import Fraction
+
     import numpy as np
     from numpy.typing import NDArray
+
+    from hubbub.mechanisms.ratio import ExactRatio
 
 _MAX_COUNTED_REPORTS = 64
 _MAX_WORDS_PER_BLOCK = 16
@@ -256,6 +258,8 @@ class UnaryResponse(Mechanism):
 
     def exact_ratio(self, num_bits: int, possible_ones: Iterable[int], reports: float) -> ExactRatio | None:
         """Return the largest e^(i T1 + j T0) of any two values. None: T1 or T0 is infinite."""
+        from hubbub.mechanisms.ratio import ExactRatio, log_rounded_up
+
         if not self.has_permanent_noise and reports > 1:
             once = None if math.isinf(reports) else self.exact_ratio(num_bits, possible_ones, 1)
             return once and once.power(int(reports))
@@ -272,6 +276,8 @@ class UnaryResponse(Mechanism):
 
     def _bit_ratios(self, reports: float) -> tuple[Fraction, Fraction] | None:
         """Return e^T1 and e^T0 as fractions of integers over 2**24; for all reports of a permanent response, those of its bit."""
+        from fractions import Fraction
+
         unit = 1 << DYADIC_DIGITS
         p, q, b, a = (
             numerator(chance, DYADIC_DIGITS)

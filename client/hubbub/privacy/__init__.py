@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from hubbub.privacy.amplification import shuffle_amplification
 from hubbub.privacy.central import central_epsilon
-from hubbub.privacy.certificates import certificate
 from hubbub.privacy.composition import Composition, compose, group_privacy, parallel_composition, sequential_composition
 from hubbub.privacy.guarantees import (
     Condition,
@@ -32,7 +31,6 @@ __all__ = [
     "RawHistory",
     "Unit",
     "central_epsilon",
-    "certificate",
     "compose",
     "effective_group_size",
     "epsilon",

@@ -12,11 +12,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from itertools import chain
+from typing import TYPE_CHECKING
 
-from hubbub.mechanisms.ratio import ExactRatio
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import Params
 from hubbub.number_checks import check_integer, check_number
+
+if TYPE_CHECKING:
+    from hubbub.mechanisms.ratio import ExactRatio
 
 
 def epsilon(metric: Metric | Params, num_reports: float = 1) -> float:
@@ -76,6 +79,8 @@ def exact_ratio(metric: Metric | Params, num_reports: float = 1) -> ExactRatio |
     >>> exact_ratio(Params.one_hot(2, prob_p=0.25, prob_q=0.75, prob_f=0.5), math.inf).factors
     ((Fraction(3, 1), 2),)
     """
+    from hubbub.mechanisms.ratio import ExactRatio
+
     check_num_reports(num_reports)
     blocks = [block.mechanism.exact_ratio(block.num_bits, block.possible_ones, num_reports) for block in metric.blocks]
     factors = [() if ratio is None else ratio.factors for ratio in blocks]

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from hubbub import Metric, Policy, UnaryResponse, load_definitions
 from hubbub.cli import main
 from hubbub.cli.definition_lint import cap_problems, placeholder_problems, registry_warnings
-from hubbub.privacy import certificate
+from hubbub.privacy.certificates import certificate
 from tests.support.paths import DATA
 
 FILE = DATA / "metrics.toml"

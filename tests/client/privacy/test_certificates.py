@@ -22,8 +22,8 @@ from hubbub import Buckets, DefinitionError, Discovery, Estimand, Metric, Parame
 from hubbub.mechanisms.mechanism import Mechanism
 from hubbub.mechanisms.subset import SubsetSelection
 from hubbub.metrics.group import Group
-from hubbub.privacy import Observer, Unit, certificate, epsilon, guarantees
-from hubbub.privacy.certificates import MAX_REPORTS
+from hubbub.privacy import Observer, Unit, epsilon, guarantees
+from hubbub.privacy.certificates import MAX_REPORTS, certificate
 from hubbub.privacy.pricing import shown_epsilon
 from tests.support.paths import DOCS
 
@@ -179,7 +179,7 @@ def mixed(weights: tuple[Fraction, ...], laws: list[list[Fraction]]) -> list[Fra
 
 
 def of_reports(once: list[Fraction], reports: int) -> list[Fraction]:
-    return [math.prod(each, start=Fraction(1)) for each in product(once, repeat=reports)]
+    return [math.prod(factors, start=Fraction(1)) for factors in product(once, repeat=reports)]
 
 
 def enumerated_laws(part: dict[str, Any], reports: int) -> list[list[Fraction]]:
@@ -205,7 +205,7 @@ def enumerated_laws(part: dict[str, Any], reports: int) -> list[list[Fraction]]:
 
 
 def of_bits(laws: list[list[Fraction]]) -> list[Fraction]:
-    return [math.prod(each, start=Fraction(1)) for each in product(*laws)]
+    return [math.prod(factors, start=Fraction(1)) for factors in product(*laws)]
 
 
 def largest_ratio(laws: list[list[Fraction]]) -> Fraction | None:
