@@ -523,19 +523,10 @@ class Metric:
         """
         return "" if self.group is None else self.group.value_of(labels.get(self.group.name, ""))
 
-    @property
-    def canonical(self) -> bytes:
-        """Canonical JSON of every field on which the bits of a report depend, and of the group: the digest is its SHA-256."""
-        fields = {**self.kind.canonical(), "name": self.name, "hold": self.hold, "period": self.period}
-        if self.group is not None:
-            fields["group"] = self.group.of(None).to_dict()
-        document = json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-        return b"hubbub-metric-v1\n" + document.encode()
-
     @cached_property
     def digest(self) -> str:
-        """SHA-256, in hex, of `canonical`. With a value of the group, that of its collection."""
-        digest = hashlib.sha256(self.canonical).hexdigest()
+        """SHA-256, in hex, of `canonical_bytes`. With a value of the group, that of its collection."""
+        digest = hashlib.sha256(canonical_bytes(self)).hexdigest()
         return digest if self.group is None else collection_digest(digest, self.group.value or "")
 
     def facts(self) -> Iterator[Fact]:
@@ -629,6 +620,15 @@ class Metric:
 def _values(fields: MetricFields) -> dict[str, Any]:
     """Return fields for the constructor, which accepts the word of a period as well."""
     return {**fields}
+
+
+def canonical_bytes(metric: Metric) -> bytes:
+    """Return canonical JSON of every field on which the bits of a report depend, and of the group: the digest is its SHA-256."""
+    fields = {**metric.kind.canonical(), "name": metric.name, "hold": metric.hold, "period": metric.period}
+    if metric.group is not None:
+        fields["group"] = metric.group.of(None).to_dict()
+    document = json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return b"hubbub-metric-v1\n" + document.encode()
 
 
 def collection_digest(digest: str, value: str) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 from hubbub.errors import DefinitionError
 from hubbub.mechanisms.ratio import ExactRatio, log_rounded_up
-from hubbub.metrics.metric import Metric
+from hubbub.metrics.metric import Metric, canonical_bytes
 from hubbub.number_checks import check_integer
 from hubbub.privacy.guarantees import (
     AnyRecordings,
@@ -100,7 +100,7 @@ def certificate(metric: Metric, policy: Policy, *, num_reports: int | None = Non
     document = {
         "format": FORMAT,
         "digest": metric.digest,
-        "definition": metric.canonical.decode("ascii"),
+        "definition": canonical_bytes(metric).decode("ascii"),
         "num_reports": num_reports,
         "policy": {field.name: getattr(policy, field.name) for field in fields(policy)},
         "lifetime_epsilon": metric.lifetime_epsilon,

@@ -213,7 +213,7 @@ def largest_ratio(laws: list[list[Fraction]]) -> Fraction | None:
     columns = list(zip(*laws, strict=True))
     if any(max(column) > 0 == min(column) for column in columns):
         return None
-    return max(max(column) / min(column) for column in columns if max(column) > 0)
+    return max((max(column) / min(column) for column in columns if max(column) > 0), default=None)
 
 
 def small_metrics(chance: random.Random) -> Iterator[tuple[Metric, int]]:
