@@ -86,7 +86,7 @@ def certificate(metric: Metric, policy: Policy, *, num_reports: int | None = Non
     >>> certificate(survey, Policy())["statements"][0]["factors"]
     [{'ratio': '3/1', 'exponent': 1, 'epsilon': '1.09861228866810969140'}]
     """
-    metric.require_collectable()
+    metric = metric.in_group(None).require_collectable()
     longest = min(metric.hold or MAX_REPORTS, MAX_REPORTS)
     if metric.hold is not None and metric.hold > MAX_REPORTS:
         raise DefinitionError(

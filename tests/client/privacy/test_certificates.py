@@ -529,6 +529,14 @@ def test_largest_certificate_is_proved(num_ones: int) -> None:
     assert checker.check(document) == document["statements"]
 
 
+def test_values_of_a_group_have_the_certificate_of_the_definition() -> None:
+    grouped = replace(HELD, group=VERSION)
+    document = written(grouped.in_group("1.x"))
+    assert document == written(grouped)
+    assert document["digest"] == grouped.digest
+    assert checker.check(document) == document["statements"]
+
+
 def test_certificate_of_parameters_without_one_is_refused() -> None:
     with pytest.raises(DefinitionError, match="hold must be at most 1,000 for a certificate, got 1,001"):
         certificate(replace(HELD, hold=1001), Policy())
