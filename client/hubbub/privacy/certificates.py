@@ -44,43 +44,15 @@ MEANINGS: dict[type[Condition], str] = {
 
 
 def certificate(metric: Metric, policy: Policy, *, num_reports: int | None = None) -> dict[str, Any]:
-    """Return the certificate of a metric: what the operator can learn, with e^epsilon as fractions.
+    """Return the certificate of a metric: what the operator can learn, with e^epsilon as fractions, as JSON values.
 
-    Parameters
-    ----------
-    metric
-        Definition of the metric.
-    policy
-        Policy of the client.
-    num_reports
-        Number of reports of one unchanging value of one statement, 1 to 1,000, with `hold` at most an epoch. None: 30, or
-        an epoch if it is shorter.
+    docs/reference/certificate.md describes the fields. Each statement bounds ln(P(seen | first) / P(seen | second)) for every pair of
+    histories that its condition admits, with delta = 0.
 
-    Returns
-    -------
-    dict[str, Any]
-        JSON values. `definition` has the canonical bytes as text, and `statements` the guarantees.
+    num_reports : reports of one unchanging value of the second statement, 1 to 1,000, with `hold` at most an epoch; None: 30, or an epoch
 
-    Raises
-    ------
-    DefinitionError
-        Clients do not report under these parameters, or `hold` is above 1,000.
-    ParameterError
-        `num_reports` is out of range.
+    Raises DefinitionError if clients do not report under these parameters or `hold` is above 1,000, and ParameterError for `num_reports`.
 
-    Notes
-    -----
-    Each statement bounds ln(P(seen | first) / P(seen | second)) for every pair of histories that its condition admits, with
-    delta = 0. It has the fields
-
-    - unit, observer, condition, meaning: the guarantee, and its predicate in words
-    - num_reports: reports that are drawn from one permanent response, "inf" for any number
-    - num_units: units of the ledger; 0 if the policy blocks the metric
-    - factors: fractions in hexadecimal, with exponents; their product is e^epsilon. Without a bound there are none
-    - epsilon: exponents times logarithms, each rounded up at the 20th decimal place
-
-    Examples
-    --------
     >>> from hubbub import Metric, UnaryResponse
     >>> survey = Metric.boolean("survey", UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5))
     >>> certificate(survey, Policy())["statements"][0]["factors"]
