@@ -23,7 +23,7 @@ from hubbub_decoder.results_store import store as results_store
 from hubbub_decoder.results_store.schema import open_database
 from tests.decoder.publishing.interruptions import call_before_writes
 from tests.decoder.publishing.test_histories import decode_once
-from tests.decoder.publishing.test_publish import DAYS, PAGE, document, files, place, run, write_day  # noqa: F401  (a fixture)
+from tests.decoder.publishing.test_publish import DARK, DAYS, PAGE, document, files, place, run, write_day  # noqa: F401  (a fixture)
 
 pytestmark = [
     pytest.mark.usefixtures("place"),
@@ -184,9 +184,11 @@ def killed_at_removal(number: int, function: Callable[[], object]) -> int:
 
 
 def test_a_full_disk_of_the_store_leaves_the_site(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
-    """SQLite meets its limit of pages while it records, as it meets a full disk."""
+    """SQLite meets its limit of pages while it records, as it meets a full disk. Several new results need more than what is free in its pages."""
     run(place, withheld={"dark"})
     before = files(place / "site")
+    for day in range(2, 10):
+        write_day(place, f"2026-03-{day:02}", DARK)
 
     def opened(path: Path | None) -> sqlite3.Connection:
         connection = open_database(path)

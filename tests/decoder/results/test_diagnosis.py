@@ -17,7 +17,9 @@ def test_reports_that_fit_can_be_used() -> None:
     diagnosis = decoding.diagnose()
     assert diagnosis.fits
     assert diagnosis.verdict.endswith("can be used.")
-    assert decoding.summary().startswith("survey: 1,000 reports; epsilon")
+    assert decoding.summary().startswith(
+        "survey: 1,000 reports; no epsilon whatever is recorded; epsilon 1.099 per report"
+    )
     assert "  true: 30.00% (24.60% .. 35.40%)" in decoding.summary()
     assert decoding.summary().endswith(diagnosis.verdict)
 
