@@ -1,13 +1,13 @@
 // The client in histories that go wrong: node --test test
 import assert from "node:assert/strict";
-import { mkdtempSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { mock, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { build } from "esbuild";
 import { Client, FileStorage } from "../dist/node.js";
+import { newDirectory } from "../test-directories.mjs";
 
 const DAY = 86_400_000;
 const NOON = Date.UTC(2026, 10, 23, 12);
@@ -32,7 +32,7 @@ class Memory {
   async update(change) {
     if (this.wait) await sleep(this.wait);
     if (this.fails) throw new Error("ENOSPC");
-    const directory = mkdtempSync(join(tmpdir(), "hubbub-"));
+    const directory = newDirectory();
     const state = structuredClone(this.state) ?? (await new FileStorage(directory).read());
     const [result, write] = change(state);
     if (write) this.state = state;
@@ -352,7 +352,7 @@ test("a string of 8 MB is recorded", async () => {
 });
 
 test("a withdrawal deletes files that a kill left", async () => {
-  const directory = mkdtempSync(join(tmpdir(), "hubbub-"));
+  const directory = newDirectory();
   const world = await started({ storage: new FileStorage(directory) });
   await world.client.setConsent("on");
   writeFileSync(join(directory, "journal-0123456789abcdef.jsonl"), '{"state":{"secret":"aa"}}\n');
@@ -369,7 +369,7 @@ for (const [damage, change] of Object.entries({
   "other bytes": (text) => `${text}\u0000\n\n{}\n[]\n`,
 })) {
   test(`the ledger survives ${damage}`, async () => {
-    const directory = mkdtempSync(join(tmpdir(), "hubbub-"));
+    const directory = newDirectory();
     const path = join(directory, "journal.jsonl");
     let world = await started({ storage: new FileStorage(directory) });
     await world.client.setConsent("on");
@@ -385,7 +385,7 @@ for (const [damage, change] of Object.entries({
 }
 
 test("a state of a newer format is left alone, and inspect says why", async () => {
-  const directory = mkdtempSync(join(tmpdir(), "hubbub-"));
+  const directory = newDirectory();
   writeFileSync(join(directory, "journal.jsonl"), `${JSON.stringify({ by: "00", at: 0, state: { format: 2 } })}\n`);
   const world = await started({ storage: new FileStorage(directory) });
   assert.equal(await world.client.record("dark", true), "no-state");

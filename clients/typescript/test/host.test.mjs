@@ -1,16 +1,15 @@
 // What the client does to its host in Node: connections, copies and leftovers: node --test test
 import assert from "node:assert/strict";
-import { cpSync, mkdtempSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { cpSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { Client, FileStorage } from "../dist/node.js";
+import { newDirectory } from "../test-directories.mjs";
 
 const DAY = 86_400_000;
 const NOON = Date.UTC(2026, 10, 23, 12);
 const DARK = { name: "dark", kind: "boolean", num_bits: 1, num_hashes: 1, num_cohorts: 1, hash_scheme: "one-hot", categories: [], other: null, period: "day", hold: null, prob_p: 0.25, prob_q: 0.75, prob_f: 0.5 };
-const directory = () => mkdtempSync(join(tmpdir(), "hubbub-"));
 
 async function started(storage, options = {}) {
   const client = new Client({ definitions: [DARK], url: "http://127.0.0.1:9", pauseWhenAutomated: false, clock: () => NOON, storage, ...options });
@@ -32,7 +31,7 @@ test("each report has a connection of its own", async () => {
   server.on("connection", () => connections++).listen(0, "127.0.0.1");
   await new Promise((resolve) => server.on("listening", resolve));
   const url = `http://127.0.0.1:${server.address().port}`;
-  const client = await started(new FileStorage(directory()), { url, clock: () => now });
+  const client = await started(new FileStorage(newDirectory()), { url, clock: () => now });
   await client.setConsent("on");
   for (let day = 0; day < 8; day++) {
     now += DAY;
@@ -45,7 +44,7 @@ test("each report has a connection of its own", async () => {
 });
 
 test("a copy of the state on another machine is noticed, until it has a secret of its own", async () => {
-  const [original, copy] = [directory(), directory()];
+  const [original, copy] = [newDirectory(), newDirectory()];
   const first = await started(new FileStorage(original, "machine 1"));
   await first.setConsent("on");
   await first.flush(1);
@@ -69,7 +68,7 @@ test("a copy of the state on another machine is noticed, until it has a secret o
 });
 
 test("files that a kill left are deleted at the next start, also one that goes on", async () => {
-  const place = directory();
+  const place = newDirectory();
   const journal = join(place, "journal.jsonl");
   let client = await started(new FileStorage(place));
   await client.setConsent("on");

@@ -1,13 +1,13 @@
 // A promise of the platform that never settles holds up no call of the client: node --test test
 import assert from "node:assert/strict";
 import fs from "node:fs/promises";
-import { mkdtempSync, readFileSync, writeFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { syncBuiltinESMExports } from "node:module";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Client, FileStorage, IndexedDbStorage } from "../dist/node.js";
+import { newDirectory } from "../test-directories.mjs";
 
 const DARK = { name: "dark", kind: "boolean", num_bits: 1, num_hashes: 1, num_cohorts: 1, hash_scheme: "one-hot", categories: [], other: null, period: "day", hold: null, prob_p: 0.25, prob_q: 0.75, prob_f: 0.5 };
 const NEVER = new Promise(() => undefined);
@@ -117,7 +117,7 @@ const CASES = [
     `${name} in Node`,
     hang,
     () => {
-      const directory = mkdtempSync(join(tmpdir(), "hubbub-"));
+      const directory = newDirectory();
       writeFileSync(join(directory, "journal-0123456789abcdef.jsonl"), "{}\n"); // to be deleted
       return new FileStorage(directory);
     },

@@ -1,10 +1,8 @@
 // Recordings that pages leave in lines when they end: node --test test
 import assert from "node:assert/strict";
-import { mkdtempSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { test } from "node:test";
 import { Client, FileStorage, IndexedDbStorage } from "../dist/node.js";
+import { newDirectory } from "../test-directories.mjs";
 
 const DAY = 86_400_000;
 const NOON = Date.UTC(2026, 10, 23, 12);
@@ -38,7 +36,7 @@ class Origin {
   }
 
   async storage() {
-    this.state ??= await new FileStorage(mkdtempSync(join(tmpdir(), "hubbub-"))).read();
+    this.state ??= await new FileStorage(newDirectory()).read();
     const update = async (change) => {
       await this.before();
       if (!this.works) throw new Error("the page has ended");
