@@ -125,6 +125,12 @@ def distinct_bit_probabilities(params: Params) -> list[float]:
     return distinct
 
 
+def probability_within(num_given: int, params: Params) -> float:
+    """Probability that all bits of a random string are among so many given ones."""
+    chances = enumerate(distinct_bit_probabilities(params), start=1)
+    return sum(p * math.comb(num_given, d) / math.comb(params.num_bits, d) for d, p in chances)
+
+
 def same_bits_probability(num_bits: int, num_hashes: int, cohorts: int) -> float:
     """Probability C(k, h)**-m that a random string has a given string's bits in each of m cohorts.
 

@@ -22,7 +22,7 @@ from hubbub.metrics.params import Params
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.estimators.unlisted_strings import UnlistedFit
 from hubbub_decoder.inference.intervals import normal_interval
-from hubbub_decoder.model.random_string import distinct_bit_probabilities
+from hubbub_decoder.model.random_string import probability_within
 from hubbub_decoder.model.vectorized_hashing import bit_positions
 from hubbub_decoder.options import Options
 from hubbub_decoder.result import Result
@@ -130,11 +130,5 @@ def _log_evidence(string: UnlistedString, words: Sequence[str], params: Params) 
     for found in string.signature:
         p = min(found.probability, _MAX_PROBABILITY)
         within = np.isin(positions[:, found.cohort], [*found.bits, k]).all(axis=1)
-        total += np.log(within * (p / _probability_within(len(found.bits), params)) + 1 - p)
+        total += np.log(within * (p / probability_within(len(found.bits), params)) + 1 - p)
     return total
-
-
-def _probability_within(size: int, params: Params) -> float:
-    """Probability that all bits of a random string are among `size` given ones."""
-    chances = enumerate(distinct_bit_probabilities(params), start=1)
-    return sum(p * math.comb(size, d) / math.comb(params.num_bits, d) for d, p in chances)
