@@ -216,6 +216,7 @@ DELETING = {
     "benchmarks/studies/journal.py": "copies in a temporary folder",
     "benchmarks/scale.py": "results in a temporary folder",
     "clients/typescript/src/journal.ts": "files of the client's own state",
+    "clients/typescript/test-directories.mjs": "a temporary folder that it made",
     "clients/typescript/test/limits.test.mjs": "nothing: it makes unlink never answer",
     "docs/_sphinx/reference.py": "pages that it wrote",
     "tests/mutants/__main__.py": "copies of the sources in a temporary folder",
