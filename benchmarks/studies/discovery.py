@@ -25,7 +25,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
@@ -124,17 +123,13 @@ POPULATIONS = {
 }
 
 
-def discovery_metric(
-    epsilon: float, population: Population, method: Literal["prefixes", "ngrams"], first: int
-) -> Metric:
+def discovery_metric(epsilon: float, population: Population, first: int) -> Metric:
     """Metric of which a report and a value cost at most epsilon, k = 1,024, h = 1."""
     a = 0.65 if epsilon > 6 else 0.5
     b = a / (a + (1 - a) * math.exp(epsilon))
     b = math.ceil(b * 2**24) / 2**24
     params = Params(num_bits=1024, num_hashes=1, num_cohorts=256, prob_p=0, prob_q=1, permanent_p=b, permanent_q=a)
-    discover = Discovery(
-        population.longest, alphabet=population.alphabet, held_out=0.06, step=2, first=first, method=method
-    )
+    discover = Discovery(population.longest, alphabet=population.alphabet, held_out=0.06, step=2, first=first)
     return Metric.string("word", params, discover=discover)
 
 
@@ -145,11 +140,10 @@ def main() -> None:
     benchmark.add("--beam", type=int, default=DEFAULT_BEAM)
     benchmark.add("--max-candidates", type=int, default=MAX_CANDIDATES)
     benchmark.add("--population", choices=list(POPULATIONS), default="domains")
-    benchmark.add("--method", choices=["prefixes", "ngrams"], default="prefixes")
-    benchmark.add("--shortest", type=int, default=3, help="length of the shortest prefix, and n of the n-grams")
+    benchmark.add("--shortest", type=int, default=3, help="length of the shortest prefix")
     options = benchmark.start()
     population = POPULATIONS[options.population]
-    metric = discovery_metric(options.epsilon, population, options.method, options.shortest)
+    metric = discovery_metric(options.epsilon, population, options.shortest)
     print(f"{metric.params}, {discovery_of(metric)}\n")
     table = benchmark.table()
     for number in benchmark.indices:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from hubbub.mechanisms.mechanism import Mechanism
-from hubbub.metrics.discovery import DiscoveryMethod
 from hubbub.metrics.kinds.kind import BloomBits, JointValue, Value
 from hubbub.metrics.metric import MetricFields
 from hubbub.randomness import RandomBytes
@@ -14,7 +13,6 @@ from hubbub.sdk.upload.transport import Transport
 
 __all__ = [
     "BloomBits",
-    "DiscoveryMethod",
     "Durability",
     "JointValue",
     "LedgerAccount",

@@ -64,7 +64,7 @@ PUBLIC_MEMBERS: dict[str, set[str]] = {
 INTERNAL_MEMBERS: dict[str, set[str]] = {
     "hubbub.Buckets": {"accumulates", "combine", "digest_fields", "fraction", "index_of", "number"},
     "hubbub.Discovery": {
-        *("check_cohorts", "cohorts", "digest_fields", "fragment", "group", "lengths", "ngram", "num_symbols"),
+        *("check_cohorts", "cohorts", "digest_fields", "fragment", "group", "lengths", "num_symbols"),
         "prefix_cohorts",
     },
     "hubbub.Metric": {"facts", "reports_per_unit", "require", "row_bytes"},

@@ -53,7 +53,6 @@ from hubbub import (
     load_secret,
     parse_definitions,
 )
-from hubbub.typing import DiscoveryMethod
 from hubbub.wire.dates import parse_period
 
 
@@ -183,7 +182,6 @@ def metrics() -> Metric:
     discovery = Discovery(longest=12, step=2, first=3, alphabet="abc", held_out=0.2)
     assert_type((discovery.longest, discovery.step, discovery.shortest), tuple[int, int, int])
     assert_type((discovery.first, discovery.alphabet, discovery.held_out), tuple[int | None, str | None, float])
-    assert_type(discovery.method, DiscoveryMethod)
     assert_type(discovery.to_dict(), dict[str, Any])
     assert_type(Discovery.from_dict(discovery.to_dict()), Discovery)
     group = Group("version", ("1.x", "2.x", "other"))

@@ -172,7 +172,6 @@ def discovery() -> Iterator[dict[str, Any]]:
     tables = (
         Discovery(longest=5, step=2, first=3, alphabet="ab\u00e9", held_out=0.25),
         Discovery(longest=8),
-        Discovery(longest=8, alphabet="abcfu\u00e9", method="ngrams"),
     )
     for table in tables:
         fields = full(STRING | {"num_cohorts": 128}, **PLAIN, discover=table.to_dict())
@@ -230,6 +229,8 @@ def definitions(*, allowed: bool) -> Iterator[dict[str, Any]]:
         full(BOOLEAN, group=GROUP),
         full(STRING, group=GROUP | {"values": ["a", "other"]}),
         full(BOOLEAN, group=GROUP | {"values": ["1.x"]}),
+        full(STRING | {"num_cohorts": 128}, discover={"longest": 8, "alphabet": "ab"}),
+        full(STRING | {"num_cohorts": 128}, discover={"longest": 8, "alphabet": "ab", "method": "ngrams"}),
     ]
     for fields in asked:
         request = {"call": "digest", "definition": fields}

@@ -536,10 +536,9 @@ def subset_rows() -> Iterator[dict[str, Any]]:
 def discovery() -> Iterator[dict[str, Any]]:
     sizes = STRING | {"num_cohorts": 64}
     table = {"longest": 5, "step": 2, "first": 3, "alphabet": "ab\u00e9", "held_out": 0.25}
-    alphabet, ngrams = sizes | {"discover": table}, sizes | {"discover": table | {"method": "ngrams"}}
+    alphabet = sizes | {"discover": table}
     of_bytes = sizes | {"discover": {"longest": 3, "step": 2, "held_out": 0.125}} | pair(0.1, 0.5)
-    ngrams_of_bytes = sizes | {"discover": {"longest": 3, "step": 1, "held_out": 0.125, "method": "ngrams"}}
-    for number, fields in enumerate((alphabet, of_bytes, ngrams, ngrams_of_bytes | pair(0.1, 0.5))):
+    for number, fields in enumerate((alphabet, of_bytes)):
         metric = metric_of(definition(fields))
         for device in range(6):
             key = SeededBytes(f"discovery {number} {device}")(32)

@@ -1,11 +1,9 @@
-"""Groups of a string metric whose clients report prefixes or n-grams, so that unlisted strings can be found by extension.
+"""Groups of a string metric whose clients report prefixes, so that unlisted strings can be found by extension.
 
-Each cohort belongs to one group. The clients of a prefix group report the first L symbols of their value, or with `method = "ngrams"` the
-last n of these symbols. Those of the held-out group report the whole value. Groups are disjoint sets of clients, so a client reports one
-fragment, at the full epsilon of the metric.
+Each cohort belongs to one group. The clients of a prefix group report the first L symbols of their value. Those of the held-out
+group report the whole value. Groups are disjoint sets of clients, so a client reports one fragment, at the full epsilon of the metric.
 
-Sources: Wang, Li & Jha 2019, "Locally differentially private heavy hitter identification" (PEM), sec. 4; Fanti, Pihur & Erlingsson 2016,
-"Building a RAPPOR with the unknown", sec. 5 (n-grams).
+Source: Wang, Li & Jha 2019, "Locally differentially private heavy hitter identification" (PEM), sec. 4.
 """
 
 from __future__ import annotations
@@ -13,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
-from typing import Any, Literal, get_args
+from typing import Any
 
 from hubbub.errors import DefinitionError
 from hubbub.number_checks import check_integer, check_number
@@ -26,9 +24,6 @@ MAX_LONGEST = 256
 MAX_STEP = 8
 NUM_BYTES = 243
 """Number of bytes that UTF-8 uses."""
-
-DiscoveryMethod = Literal["prefixes", "ngrams"]
-"""Fragments that clients report: prefixes of the string, or n-grams."""
 
 MAX_EXTENSIONS = 4_000_000
 """Largest number of strings of `first`, or of `step`, symbols: the search compares all of them."""
@@ -47,15 +42,13 @@ class Discovery:
     step
         Symbols by which a prefix group is longer than the group before.
     first
-        Length of the shortest prefix, and n of the n-grams, in symbols. None: as `step`; for n-grams, twice `step`.
+        Length of the shortest prefix, in symbols. None: as `step`.
     alphabet
         Characters of the strings to find. Other strings are reported but not found. None: symbols are the bytes of
         UTF-8.
     held_out
         Share of the cohorts that report whole values, for the test of the strings that the prefix groups find, in
         (0, 1).
-    method
-        "prefixes": a prefix group reports prefixes. "ngrams": it reports the last `first` symbols of the prefixes.
 
     Raises
     ------
@@ -75,7 +68,6 @@ class Discovery:
     first: int | None = None
     alphabet: str | None = None
     held_out: float = 0.1
-    method: DiscoveryMethod = "prefixes"
 
     def __post_init__(self) -> None:
         check_integer("discover: longest", self.longest, 1, MAX_LONGEST, hint="pass 24, for example")
@@ -91,15 +83,6 @@ class Discovery:
         check_number("discover: held_out", self.held_out, "(0, 1)", hint="pass 0.1, for example")
         if self.alphabet is not None:
             _check_alphabet(self.alphabet)
-        if self.method not in get_args(DiscoveryMethod):
-            raise DefinitionError(
-                f"discover: method is {self.method!r}, which no decoder knows: set method to 'prefixes' or 'ngrams', or leave it out"
-            )
-        if self.method == "ngrams" and self.shortest <= self.step:
-            raise DefinitionError(
-                f"discover: first = {self.shortest} and step = {self.step} give n-grams without a common symbol, which cannot be joined: "
-                "raise first (the n of the n-grams), lower step, or set method = 'prefixes'"
-            )
         symbols = self.num_symbols
         for name, length in (("first", self.shortest), ("step", self.step)):
             if symbols**length > MAX_EXTENSIONS:
@@ -115,9 +98,8 @@ class Discovery:
 
     @property
     def shortest(self) -> int:
-        """Length of the shortest prefix, and of every n-gram, in symbols."""
-        new = self.step if self.method == "prefixes" else min(2 * self.step, MAX_STEP)
-        return min(new, self.longest + 1) if self.first is None else self.first
+        """Length of the shortest prefix, in symbols."""
+        return min(self.step, self.longest + 1) if self.first is None else self.first
 
     @cached_property
     def lengths(self) -> tuple[int, ...]:
@@ -156,7 +138,7 @@ class Discovery:
         r"""Return the bytes that the clients of a group report in place of a value in UTF-8.
 
         A prefix group of length L reports the first L symbols, after the end marker was appended to a value of fewer
-        symbols. With n-grams it reports the last n of them. The held-out group reports the value.
+        symbols. The held-out group reports the value.
 
         group : number of the group, in [0, G]
 
@@ -167,26 +149,9 @@ class Discovery:
             return value
         length = self.lengths[group]
         if self.alphabet is None:
-            prefix = (value + END)[:length]
-        else:
-            text = value.decode()
-            prefix = value + END if len(text) < length else text[:length].encode()
-        return prefix if self.method == "prefixes" else self.ngram(prefix, group)
-
-    def ngram(self, prefix: bytes, group: int) -> bytes:
-        r"""Return the n-gram of a prefix of length L.
-
-        group : number of the prefix group, in [0, G)
-
-        >>> ngrams = Discovery(longest=5, step=1, method="ngrams")
-        >>> [ngrams.ngram(prefix, 2) for prefix in (b"abcd", b"abc\xff", b"ab\xff", b"a\xff")]
-        [b'cd', b'c\xff', b'\xff', b'\xff']
-        """
-        start = self.lengths[group] - self.shortest
-        if self.alphabet is None:
-            return prefix[start:] or END
-        ended = prefix.endswith(END)
-        return prefix.removesuffix(END).decode()[start:].encode() + END * ended
+            return (value + END)[:length]
+        text = value.decode()
+        return value + END if len(text) < length else text[:length].encode()
 
     def check_cohorts(self, num_cohorts: int) -> None:
         """Check that each group has at least 8 cohorts; raises DefinitionError."""
@@ -208,10 +173,9 @@ class Discovery:
         Returns
         -------
         dict[str, Any]
-            Fields by name, as `from_dict` reads them. `method` is left out for prefixes.
+            Fields by name, as `from_dict` reads them.
         """
-        table = asdict(self)
-        return table if self.method == "ngrams" else {name: table[name] for name in table if name != "method"}
+        return asdict(self)
 
     @classmethod
     def from_dict(cls, table: Mapping[str, Any]) -> Discovery:

@@ -7,12 +7,12 @@ between fields.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, get_args
+from typing import Any
 
 from hubbub.mechanisms.mechanism import DEFAULT, MECHANISMS
 from hubbub.metrics.buckets import Estimand, Several
 from hubbub.metrics.definitions import OPTIONAL_FIELDS, REQUIRED_FIELDS
-from hubbub.metrics.discovery import MAX_LONGEST, MAX_STEP, DiscoveryMethod
+from hubbub.metrics.discovery import MAX_LONGEST, MAX_STEP
 from hubbub.metrics.group import MAX_VALUES
 from hubbub.metrics.kinds import KINDS, MIN_STRING_BITS, BlockKind, Kind
 from hubbub.metrics.kinds.joint import MAX_PARTS, MIN_PARTS
@@ -113,7 +113,6 @@ FIELDS: Mapping[str, Schema] = {
             "alphabet": _text("Characters of the strings to find. Default: bytes."),
             "held_out": _number("Share of the cohorts that report whole values.")
             | {"exclusiveMinimum": 0, "exclusiveMaximum": 1},
-            "method": _word(get_args(DiscoveryMethod), "What the groups report. Default: prefixes."),
         },
         "Find frequent strings without a list.",
     ),

@@ -8,15 +8,13 @@ const NUM_BYTES = 243;
 const MAX_EXTENSIONS = 4_000_000;
 const MAX_STEP = 8;
 const MIN_GROUP_COHORTS = 8;
-const FIELDS = ["longest", "step", "first", "alphabet", "held_out", "method"];
+const FIELDS = ["longest", "step", "first", "alphabet", "held_out"];
 
 export class Discovery {
   readonly canonical: Readonly<Record<string, unknown>>;
   readonly #lengths: readonly number[];
   readonly #prefixCohorts: number;
-  readonly #shortest: number;
   readonly #hasAlphabet: boolean;
-  readonly #isNgrams: boolean;
 
   constructor(table: unknown, numCohorts: number) {
     check(typeof table === "object" && table !== null && Object.keys(table).every((name) => FIELDS.includes(name)), "discover", table);
@@ -29,32 +27,21 @@ export class Discovery {
     const step = whole("step", MAX_STEP, fields["step"] ?? 2);
     const alphabet = fields["alphabet"] ?? null;
     const heldOut = fields["held_out"] ?? 0.1;
-    const method = fields["method"] ?? "prefixes";
     check(typeof heldOut === "number" && heldOut > 0 && heldOut < 1, "held_out", heldOut);
-    check(method === "prefixes" || method === "ngrams", "method", method);
-    this.#isNgrams = method === "ngrams";
-    const usual = Math.min(this.#isNgrams ? Math.min(2 * step, MAX_STEP) : step, longest + 1);
-    this.#shortest = fields["first"] == null ? usual : whole("first", Math.min(MAX_STEP, longest + 1), fields["first"]);
-    check(!this.#isNgrams || this.#shortest > step, "first", this.#shortest);
+    const first = fields["first"];
+    const shortest = first == null ? Math.min(step, longest + 1) : whole("first", Math.min(MAX_STEP, longest + 1), first);
     this.#hasAlphabet = alphabet !== null;
     const numSymbols = this.#hasAlphabet ? symbolsOf(alphabet).length : NUM_BYTES;
-    check(numSymbols ** Math.max(this.#shortest, step) <= MAX_EXTENSIONS, "step", step);
+    check(numSymbols ** Math.max(shortest, step) <= MAX_EXTENSIONS, "step", step);
     const lengths = [];
-    for (let length = this.#shortest; length <= longest; length += step) lengths.push(length);
+    for (let length = shortest; length <= longest; length += step) lengths.push(length);
     this.#lengths = [...lengths, longest + 1];
     const numHeldOut = Math.max(1, roundHalfEven(heldOut * numCohorts));
     this.#prefixCohorts = numCohorts - numHeldOut;
     const sizes = new Map<number, number>();
     for (let cohort = 0; cohort < numCohorts; cohort++) sizes.set(this.#group(cohort), (sizes.get(this.#group(cohort)) ?? 0) + 1);
     check(sizes.size > this.#lengths.length && Math.min(...sizes.values()) >= MIN_GROUP_COHORTS, "num_cohorts", numCohorts);
-    this.canonical = {
-      alphabet,
-      first: this.#shortest,
-      held_out: numHeldOut,
-      longest,
-      step,
-      ...(this.#isNgrams ? { method } : {}),
-    };
+    this.canonical = { alphabet, first: shortest, held_out: numHeldOut, longest, step };
   }
 
   #group(cohort: number): number {
@@ -66,11 +53,10 @@ export class Discovery {
   fragment(value: Uint8Array, text: string, cohort: number): Uint8Array {
     const length = this.#lengths[this.#group(cohort)];
     if (length === undefined) return value;
-    const start = this.#isNgrams ? length - this.#shortest : 0;
-    if (!this.#hasAlphabet) return ended(value.subarray(start, length), value.length < length);
+    if (!this.#hasAlphabet) return ended(value.subarray(0, length), value.length < length);
     const symbols: string[] = [];
     for (const symbol of text) if (symbols.push(symbol) >= length) break;
-    return ended(utf8(symbols.slice(start).join(""))!, symbols.length < length);
+    return ended(utf8(symbols.join(""))!, symbols.length < length);
   }
 }
 

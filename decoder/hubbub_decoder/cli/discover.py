@@ -118,9 +118,6 @@ def _beam_warnings(metric: Metric, discovery: Discovery, num_reports: int, perio
         return
     fewer = f"--beam {beam}: the search kept fewer than the default {DEFAULT_BEAM:,} prefixes after each group"
     remedy = "Leave out --beam to find rarer strings."
-    if discovery.method == "ngrams":
-        yield f"{fewer}. How many strings this loses is not known for n-grams. {remedy}"
-        return
     law = describe(metric, num_reports=max(1, num_reports // periods), periods=periods).accuracy
     if not isinstance(law, DiscoveryAccuracy):
         return

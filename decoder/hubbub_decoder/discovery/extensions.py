@@ -135,14 +135,10 @@ class Prefixes:
 
 @dataclass(frozen=True, eq=False)
 class Candidates:
-    """Prefixes that strings of a group may have, and the prior of each.
-
-    parents : (M,) int    number of the kept prefix that each extends, -1 for the whole strings that were kept
-    """
+    """Prefixes that strings of a group may have, and the prior of each."""
 
     fragments: list[bytes]
     prior: Prior
-    parents: Indices
 
 
 @dataclass(frozen=True, eq=False)
@@ -232,7 +228,7 @@ def extend(kept: Prefixes, symbols: Symbols, model: SymbolModel, step: int, size
     is_whole = np.arange(len(origin)) < len(whole)
     weight = np.where(is_whole, SAME_STRING, SAME_SHARE)
     prior = Prior(log_odds, estimates.means[origin], estimates.variances[origin], weight)
-    return Candidates(fragments, prior, np.where(is_whole, -1, origin))
+    return Candidates(fragments, prior)
 
 
 def _largest(numbers: Floats, count: int) -> Indices:

@@ -9,7 +9,7 @@ Population: Zipf's law from the largest share down, so x ln(1/x) is the sum of t
 
     c / x    number of strings above x, whose prefixes have places in the beam        c x    sum of the squared shares below x, which collide
 
-All symbols have equal probabilities. Strings with frequent symbols or endings are found at lower shares. docs/explanation/mathematics.md, equation (21.6).
+All symbols have equal probabilities. Strings with frequent symbols or endings are found at lower shares. docs/explanation/mathematics.md, equation (21.5).
 """
 
 from __future__ import annotations

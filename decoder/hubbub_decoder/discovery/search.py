@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from hubbub.metrics.discovery import MAX_EXTENSIONS, Discovery
 from hubbub.summary import BitCounts
 from hubbub_decoder.discovery.extensions import Candidates, Prefixes, Symbols, extend
-from hubbub_decoder.discovery.ngrams import join_ngrams
-from hubbub_decoder.discovery.prefix_shares import GroupBits, PrefixShares, Prior, estimate_prefixes
+from hubbub_decoder.discovery.prefix_shares import GroupBits, PrefixShares, estimate_prefixes
 from hubbub_decoder.model.evidence import bit_shares
 from hubbub_decoder.model.repetition import Repetition
 from hubbub_decoder.model.vectorized_hashing import hash_positions
@@ -64,10 +61,7 @@ def num_stages(discover: Discovery) -> int:
 
 
 def _estimate(counts: BitCounts, discover: Discovery, group: int, candidates: Candidates) -> PrefixShares:
-    """Estimate the candidates from the reports of a group: their own, or those of the n-grams with which they end.
-
-    Without reports they are as in the prior. The n-grams of the first group are its prefixes.
-    """
+    """Estimate the candidates from the reports of a group. Without reports they are as in the prior."""
     params, prior = counts.metric.params, candidates.prior
     cohorts = discover.cohorts(group, params.num_cohorts)
     rows = slice(cohorts.start, cohorts.stop)
@@ -76,11 +70,5 @@ def _estimate(counts: BitCounts, discover: Discovery, group: int, candidates: Ca
         return PrefixShares(prior.log_odds, prior.means, prior.variances, np.sqrt(prior.variances))
     clients = Repetition.from_periods(counts.metric, counts.periods).num_clients(1) * counts.reports[rows][used]
     bits = GroupBits(params, bit_shares(counts)[rows][used], np.asarray(clients[:, None], np.float64))
-
-    def estimate(fragments: Sequence[bytes], prior: Prior) -> PrefixShares:
-        positions = hash_positions(fragments, params, cohorts)[:, used].transpose(1, 2, 0)
-        return estimate_prefixes(bits, np.ascontiguousarray(positions), prior)
-
-    if discover.method == "prefixes" or group == 0:
-        return estimate(candidates.fragments, prior)
-    return join_ngrams([discover.ngram(prefix, group) for prefix in candidates.fragments], candidates, estimate)
+    positions = hash_positions(candidates.fragments, params, cohorts)[:, used].transpose(1, 2, 0)
+    return estimate_prefixes(bits, np.ascontiguousarray(positions), prior)

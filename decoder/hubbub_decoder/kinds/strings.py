@@ -104,18 +104,13 @@ class StringOperations(KindOperations[StringKind], of=StringKind):
         return draw_population(distribution_shares(distribution, num_values or 100), num_reports, rng)
 
     def audited_values(self) -> list[Value]:
-        """With `discover`, the first strings differ in their first symbol, so that their fragments differ in every group.
-
-        With n-grams they repeat the symbols in which they differ up to the last group's.
-        """
+        """With `discover`, the first strings differ in their first symbol, so that their fragments differ in every group."""
         discover, params = self.kind.discover, self.metric.params
         strings: list[Value] = []
         # the last one collects the missing positions of coincident hashes
         covered = np.zeros(params.num_bits + 1, bool)
         for number in range(1, _MAX_AUDITED + 1):
             string = f"v{number}" if discover is None else f"{number}v"
-            if discover is not None and discover.method == "ngrams":
-                string *= discover.longest
             bits = self.positions([string]).ravel()
             if len(strings) < _MIN_AUDITED or not covered[bits].all():
                 strings.append(string)

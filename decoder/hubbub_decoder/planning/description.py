@@ -198,7 +198,7 @@ def describe(
     ParameterError
         A number is below 1, the share is not in (0, 1), or not one of `num_reports` and `share` is given.
     PlanError
-        The metric is joint, or reports n-grams, or no number of reports detects the share.
+        The metric is joint, or no number of reports detects the share.
 
     Examples
     --------

@@ -305,7 +305,7 @@ def test_command(tmp_path: Path) -> None:
     wrong = adapter(tmp_path, f"import sys\nfor _ in sys.stdin: print({hostile!r}, flush=True)")
     failed = run("--command", wrong, "--rule", "1")
     assert failed.exit_code == 3
-    assert "48 of 48 cases" in failed.stdout
+    assert "49 of 49 cases" in failed.stdout
     assert "\x1b" not in failed.stdout
     assert "format.md, Metric digest" in failed.stdout
     document = json.loads(run("--command", wrong, "--rule", "1", "--json").stdout)

@@ -27,7 +27,6 @@ ALPHA = 1e-6
 PARAMS = Params(num_bits=8, num_hashes=1, num_cohorts=64, prob_p=0.25, prob_q=0.75, permanent_p=0.1, permanent_q=0.5)
 DISCOVER = Discovery(longest=5, step=2, first=2, alphabet="abcd", held_out=0.25)
 METRIC = Metric.string("words", PARAMS, discover=DISCOVER)
-NGRAMS = replace(DISCOVER, first=3, method="ngrams")
 VALUES = ["a", "ab", "abc", "abd", "abcda", "abcdab", "b"]
 TABLE = """
 [[metric]]
@@ -76,13 +75,8 @@ def test_parses_the_discover_table() -> None:
         ('first = 2\nalphabet = "abcd"', "first = 3", "first = 3 with 243 symbols has 14,348,907 prefixes to compare"),
         (
             "step = 2",
-            'step = 2\nmethod = "pem"',
-            "words: discover: method is 'pem', which no decoder knows: set method to 'prefixes' or 'ngrams', or leave it out",
-        ),
-        (
-            "step = 2",
             'step = 2\nmethod = "ngrams"',
-            "words: discover: first = 2 and step = 2 give n-grams without a common symbol, which cannot be joined: raise first",
+            "words: discover: unknown key 'method': the table has longest, step",
         ),
         ("held_out = 0.25", "held_out = 1", "words: discover: held_out must be a number in (0, 1), got 1"),
         ("held_out = 0.25", "held_out = 0.1", "of num_cohorts = 64 the smallest group has 6: raise num_cohorts"),
@@ -115,43 +109,6 @@ def test_metric_without_discover_has_no_trace_of_it() -> None:
     plain = Metric.string(METRIC.name, METRIC.params)
     assert "discover" not in plain.to_dict()
     assert plain.digest != METRIC.digest
-
-
-def test_method_of_prefixes_leaves_no_trace_and_ngrams_have_a_digest() -> None:
-    explicit = parse_definitions(TABLE.replace("step = 2", 'step = 2\nmethod = "prefixes"'))["words"]
-    assert explicit == parse_definitions(TABLE)["words"]
-    assert explicit.digest == METRIC.digest
-    assert "method" not in explicit.to_dict()["discover"]
-    ngrams = parse_definitions(TABLE.replace("first = 2", 'first = 3\nmethod = "ngrams"'))["words"]
-    assert discovery_of(ngrams) == NGRAMS
-    assert (
-        ngrams.digest != Metric.string(METRIC.name, METRIC.params, discover=replace(NGRAMS, method="prefixes")).digest
-    )
-    assert Metric.from_dict(json.loads(json.dumps(ngrams.to_dict()))) == ngrams
-
-
-@pytest.mark.parametrize(("step", "longest", "n"), [(1, 9, 2), (2, 9, 4), (3, 9, 6), (4, 2, 3), (5, 9, 8)])
-def test_ngrams_have_twice_the_symbols_of_a_step_by_default(step: int, longest: int, n: int) -> None:
-    if n > step:
-        assert Discovery(longest=longest, step=step, alphabet="ab", method="ngrams").shortest == n
-    else:
-        with pytest.raises(DefinitionError, match=f"first = {n} and step = {step}"):
-            Discovery(longest=longest, step=step, alphabet="ab", method="ngrams")
-
-
-@pytest.mark.parametrize("alphabet", [None, "ab\N{LATIN SMALL LETTER E WITH ACUTE}"])
-@pytest.mark.parametrize("longest", [3, 4, 7])
-def test_ngrams_are_the_symbols_of_a_window(alphabet: str | None, longest: int) -> None:
-    """The window of length L is symbols L - n to L of the value and its marker, and the marker alone once the value has ended."""
-    ngrams = Discovery(longest=longest, step=1, first=2, alphabet=alphabet, method="ngrams")
-    for text in ("", "a", "ab", "a\N{LATIN SMALL LETTER E WITH ACUTE}b", "abab", "ababababab"):
-        parts = [bytes([byte]) for byte in text.encode()] if alphabet is None else [letter.encode() for letter in text]
-        symbols = [*parts, END]
-        reported = [ngrams.fragment(text.encode(), group) for group in range(len(ngrams.lengths))]
-        assert reported == [b"".join(symbols[at - 2 : at]) or END for at in range(2, longest + 2)]
-        assert ngrams.fragment(text.encode(), len(ngrams.lengths)) == text.encode()
-        prefixes = replace(ngrams, method="prefixes")
-        assert reported == [ngrams.ngram(prefixes.fragment(text.encode(), i), i) for i in range(len(reported))]
 
 
 def test_groups_partition_the_cohorts_evenly() -> None:
@@ -194,16 +151,13 @@ def test_fragments_of_a_string_are_its_prefixes_and_end_with_the_marker(alphabet
     assert [discover.fragment(text.encode(), len(discover.lengths)) for text in texts] == [t.encode() for t in texts]
 
 
-@pytest.mark.parametrize("discover", [DISCOVER, NGRAMS])
-def test_encoder_reports_the_fragment_of_its_group(discover: Discovery) -> None:
+def test_encoder_reports_the_fragment_of_its_group() -> None:
     plain = Metric.string(METRIC.name, METRIC.params)
     for number in range(100):
-        encoder = Encoder(
-            Metric.string(METRIC.name, METRIC.params, discover=discover), Secret(SeededBytes(f"fragment {number}")(32))
-        )
-        group = discover.group(encoder.cohort, 64)
+        encoder = Encoder(METRIC, Secret(SeededBytes(f"fragment {number}")(32)))
+        group = DISCOVER.group(encoder.cohort, 64)
         for value in VALUES:
-            fragment = discover.fragment(value.encode(), group)
+            fragment = DISCOVER.fragment(value.encode(), group)
             if not fragment.endswith(END):
                 assert encoder.bloom_bits(value) == bloom_bits(plain, fragment.decode(), encoder.cohort)
 
@@ -231,14 +185,13 @@ def replace_params(**changes: Any) -> Params:
 
 @pytest.mark.parametrize("reports", [1, 2])
 @pytest.mark.parametrize("hashes", [1, 2])
-@pytest.mark.parametrize("discover", [DISCOVER, NGRAMS])
-def test_epsilon_of_a_discovery_metric_equals_enumeration(discover: Discovery, hashes: int, reports: int) -> None:
+def test_epsilon_of_a_discovery_metric_equals_enumeration(hashes: int, reports: int) -> None:
     """The output is the cohort (and with it the group) and the bits of all reports: the loss over every pair of values is epsilon.
 
     The cohort has probability 1 / m for each value, so it adds nothing. In each cohort the bits have the law of the fragment.
     """
     params = replace_params(num_hashes=hashes)
-    metric = Metric.string("words", params, discover=discover)
+    metric = Metric.string("words", params, discover=DISCOVER)
     filters = [[int(bloom_bits(metric, value, cohort)) for value in (*VALUES, None)] for cohort in range(64)]
     union = sorted({bloom for in_cohort in filters for bloom in in_cohort})
     logs = np.log(report_distribution(params, union, reports) / params.num_cohorts)

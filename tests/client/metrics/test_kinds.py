@@ -126,10 +126,6 @@ def test_field_of_another_kind_is_refused(metric: Metric, field: str) -> None:
         (Metric.string("page", STRINGS), None),
         (Metric.string("page", replace(STRINGS, num_cohorts=2)), "num_cohorts = 2"),
         (Metric.string("page", STRINGS, discover=Discovery(longest=4)), None),
-        (
-            Metric.string("page", STRINGS, discover=Discovery(longest=4, method="ngrams", alphabet="abcd")),
-            "find fewer strings",
-        ),
     ],
 )
 def test_warnings_name_what_the_author_perhaps_does_not_mean(metric: Metric, words: str | None) -> None:

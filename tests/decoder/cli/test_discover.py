@@ -92,14 +92,6 @@ def test_discover_says_what_a_smaller_beam_costs(summary: Path, tmp_path: Path) 
     assert "1,000 (hubbub discover --beam)" in run("plan", tmp_path / "metrics.toml", "words", "--explain").stdout
 
 
-def test_discover_of_ngrams_says_that_the_cost_of_a_beam_is_not_known(tmp_path: Path) -> None:
-    (tmp_path / "metrics.toml").write_text(DEFINITIONS + 'first = 4\nmethod = "ngrams"\n')
-    (tmp_path / "population.csv").write_text(POPULATION)
-    out = tmp_path / "summary.parquet"
-    run("simulate", tmp_path / "metrics.toml", "words", "--population", tmp_path / "population.csv", "--out", out)
-    assert "is not known for n-grams" in " ".join(run("discover", out, "--beam", 50).stderr.split())
-
-
 def test_discover_rejects_a_metric_without_the_table(tmp_path: Path) -> None:
     (tmp_path / "metrics.toml").write_text(DEFINITIONS.split("[metric.discover]")[0])
     out = tmp_path / "summary.parquet"

@@ -12,7 +12,7 @@ from scipy.stats import binom, chi2, chisquare, norm
 from hubbub import Encoder, Metric, Params, Secret
 from hubbub.encoding.bloom import bloom_bits
 from hubbub.errors import ParameterError, SummaryError
-from hubbub.metrics.discovery import Discovery, DiscoveryMethod
+from hubbub.metrics.discovery import Discovery
 from hubbub.summary import BitCounts, Reports
 from hubbub.testing import SeededBytes
 from hubbub_decoder import decode, discover, simulate, simulate_reports
@@ -35,17 +35,13 @@ def metric_of(epsilon: float, discover: Discovery = DISCOVER, num_hashes: int = 
 
 
 WORDS = metric_of(6)
-NGRAMS = metric_of(6, replace(DISCOVER, first=4, method="ngrams"))
 POPULATION = {"abc": 20_000, "abcd": 10_000, "head": 9_000, "fed": 6_000, "a": 8_000, "": 5_000, "hhhhh": 7_000}
 
 
 @pytest.mark.parametrize("hashes", [1, 2])
 @pytest.mark.parametrize("alphabet", ["ab\N{LATIN SMALL LETTER E WITH ACUTE}", None])
-@pytest.mark.parametrize("method", ["prefixes", "ngrams"])
-def test_vectorized_fragments_have_the_bits_of_the_client(
-    alphabet: str | None, hashes: int, method: DiscoveryMethod
-) -> None:
-    groups = Discovery(longest=5, step=1, first=2, alphabet=alphabet, held_out=0.2, method=method)
+def test_vectorized_fragments_have_the_bits_of_the_client(alphabet: str | None, hashes: int) -> None:
+    groups = Discovery(longest=5, step=1, first=2, alphabet=alphabet, held_out=0.2)
     metric = metric_of(4, groups, num_hashes=hashes)
     values = ["", "a", "ab", "abab", "\N{LATIN SMALL LETTER E WITH ACUTE}" * 4, "abababab"]
     positions = discovery_positions(values, metric.params, discovery_of(metric))
@@ -54,23 +50,22 @@ def test_vectorized_fragments_have_the_bits_of_the_client(
             assert sum(1 << int(bit) for bit in bits) == bloom_bits(metric, value, cohort)
 
 
-@pytest.mark.parametrize("metric", [WORDS, NGRAMS], ids=["prefixes", "ngrams"])
-def test_simulated_reports_have_the_law_of_the_encoder(metric: Metric, unseen_seed: int) -> None:
+def test_simulated_reports_have_the_law_of_the_encoder(unseen_seed: int) -> None:
     """Ones of each bit of each group, of new clients' reports and of simulated ones, against q* and p*: z of every cell."""
     population = {"abc": 4_000, "abcd": 2_000, "hhhhhhhh": 2_000}
     random_bytes, rng = SeededBytes(unseen_seed), np.random.default_rng(unseen_seed)
     values = [value for value, count in population.items() for _ in range(count)]
-    reports = [Encoder(metric, Secret.generate(random_bytes), random_bytes).encode(value) for value in values]
-    of_client = BitCounts.from_reports(metric, reports)
-    of_bits = simulate(metric, population, rng)
-    cohorts, rows = zip(*simulate_reports(metric, population, rng), strict=True)
-    of_reports = Reports(metric, np.concatenate(cohorts), np.concatenate(rows)).bit_counts()
-    positions = discovery_positions(list(population), metric.params, discovery_of(metric))
+    reports = [Encoder(WORDS, Secret.generate(random_bytes), random_bytes).encode(value) for value in values]
+    of_client = BitCounts.from_reports(WORDS, reports)
+    of_bits = simulate(WORDS, population, rng)
+    cohorts, rows = zip(*simulate_reports(WORDS, population, rng), strict=True)
+    of_reports = Reports(WORDS, np.concatenate(cohorts), np.concatenate(rows)).bit_counts()
+    positions = discovery_positions(list(population), WORDS.params, discovery_of(WORDS))
     shares = np.array(list(population.values())) / len(values)
     truth = np.zeros((64, 64))
     for in_cohorts, share in zip(positions, shares, strict=True):
         truth[np.arange(64), in_cohorts[:, 0]] += share
-    rates = metric.params.mechanism.p_star + (metric.params.mechanism.q_star - metric.params.mechanism.p_star) * truth
+    rates = WORDS.params.mechanism.p_star + (WORDS.params.mechanism.q_star - WORDS.params.mechanism.p_star) * truth
     for counts in (of_client, of_bits, of_reports):
         assert chisquare(counts.reports).pvalue > ALPHA / 8
         tails = np.minimum(
@@ -80,16 +75,15 @@ def test_simulated_reports_have_the_law_of_the_encoder(metric: Metric, unseen_se
         assert tails.min() > ALPHA / 16 / tails.size
 
 
-@pytest.mark.parametrize("metric", [WORDS, NGRAMS], ids=["prefixes", "ngrams"])
 @pytest.mark.parametrize("form", ["bits", "reports"])
-def test_finds_frequent_strings_with_their_shares(metric: Metric, form: str, unseen_seed: int) -> None:
+def test_finds_frequent_strings_with_their_shares(form: str, unseen_seed: int) -> None:
     """Every share is above 12 standard errors of each group; the empty string and one of `longest` characters are among them."""
     rng = np.random.default_rng(unseen_seed)
     if form == "bits":
-        found = discover(simulate(metric, POPULATION, rng, no_value=15_000), target="population")
+        found = discover(simulate(WORDS, POPULATION, rng, no_value=15_000), target="population")
     else:
-        cohorts, rows = zip(*simulate_reports(metric, POPULATION, rng, no_value=15_000), strict=True)
-        found = discover(Reports(metric, np.concatenate(cohorts), np.concatenate(rows)), target="population")
+        cohorts, rows = zip(*simulate_reports(WORDS, POPULATION, rng, no_value=15_000), strict=True)
+        found = discover(Reports(WORDS, np.concatenate(cohorts), np.concatenate(rows)), target="population")
     assert {estimate.candidate for estimate in found.detected} >= POPULATION.keys()
     assert found.decoding is not None
     for candidate, count in POPULATION.items():
@@ -97,10 +91,9 @@ def test_finds_frequent_strings_with_their_shares(metric: Metric, form: str, uns
         assert abs(estimate.share - count / 80_000) < 6 * estimate.std_error
 
 
-@pytest.mark.parametrize("metric", [WORDS, NGRAMS], ids=["prefixes", "ngrams"])
-def test_string_longer_than_longest_is_truncated(metric: Metric, unseen_seed: int) -> None:
+def test_string_longer_than_longest_is_truncated(unseen_seed: int) -> None:
     population = {"abc": 30_000, "abcdefgh": 30_000}
-    found = discover(simulate(metric, population, np.random.default_rng(unseen_seed)))
+    found = discover(simulate(WORDS, population, np.random.default_rng(unseen_seed)))
     assert "abcdef" in found.truncated
     assert "abc" in {estimate.candidate for estimate in found.detected}
 
@@ -145,9 +138,8 @@ def test_improbable_prefixes_are_not_listed_as_truncated(monkeypatch: pytest.Mon
     assert discover(counts).truncated == ("aaaaaa", "bbbbbb")
 
 
-@pytest.mark.parametrize("method", ["prefixes", "ngrams"])
-def test_finds_strings_of_bytes_beyond_ascii(method: DiscoveryMethod, unseen_seed: int) -> None:
-    metric = metric_of(6, Discovery(longest=6, step=1, held_out=0.15, method=method), num_cohorts=128)
+def test_finds_strings_of_bytes_beyond_ascii(unseen_seed: int) -> None:
+    metric = metric_of(6, Discovery(longest=6, step=1, held_out=0.15), num_cohorts=128)
     texts = {"caf\N{LATIN SMALL LETTER E WITH ACUTE}": 60_000, "\N{EURO SIGN}5": 60_000}
     found = discover(simulate(metric, texts, np.random.default_rng(unseen_seed)), beam=20)
     assert {estimate.candidate for estimate in found.detected} >= texts.keys()
@@ -226,8 +218,7 @@ def test_rejects_a_metric_without_discover_and_bad_limits() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("groups", [DISCOVER, discovery_of(NGRAMS)], ids=["prefixes", "ngrams"])
-def test_false_discoveries_and_intervals_keep_their_levels(groups: Discovery, unseen_seed: int) -> None:
+def test_false_discoveries_and_intervals_keep_their_levels(unseen_seed: int) -> None:
     """Random tasks near the limit of detection.
 
     False discoveries: the number of false ones among the detected, of independent tasks, against 5 % plus 5 standard errors of the mean.
@@ -236,7 +227,7 @@ def test_false_discoveries_and_intervals_keep_their_levels(groups: Discovery, un
     rng = np.random.default_rng(unseen_seed)
     proportions, covered = [], []
     for _ in range(60):
-        metric = metric_of(float(rng.uniform(2, 5)), groups)
+        metric = metric_of(float(rng.uniform(2, 5)))
         size = int(rng.integers(5, 60))
         texts = {"".join(rng.choice(list("abcdefgh"), rng.integers(1, 6))): 0 for _ in range(size)}
         weights = 1 / np.arange(1, len(texts) + 1)

@@ -126,10 +126,3 @@ def test_plan_rejects_wishes_of_discovery(fields: dict[str, object], message: st
     wishes = {"epsilon": 1.0, "num_reports": 100_000} | fields
     with pytest.raises((PlanError, ParameterError), match=message):
         plan(Wishes(**wishes))  # type: ignore[arg-type]
-
-
-def test_plan_refuses_a_definition_of_ngrams() -> None:
-    metric = metric_of(4, 8, 2, 26)
-    ngrams = Metric.string("words", metric.params, discover=Discovery(longest=8, alphabet=ALPHABET, method="ngrams"))
-    with pytest.raises(PlanError, match="words: discover has method = 'ngrams', and the plan has no law of it"):
-        describe(ngrams, num_reports=1_000_000)

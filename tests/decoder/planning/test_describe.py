@@ -113,7 +113,7 @@ def test_detection_limit_shrinks_with_reports() -> None:
 def test_a_share_is_detected_by_as_many_reports_as_it_needs(metric: Metric) -> None:
     try:
         describe(metric, num_reports=1_000)
-    except PlanError:  # joint metrics, n-grams
+    except PlanError:  # joint metrics
         with pytest.raises(PlanError):
             describe(metric, share=0.02)
         return

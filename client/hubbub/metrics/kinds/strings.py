@@ -111,8 +111,6 @@ class StringKind(BlockKind):
             yield (
                 f"num_cohorts = {self.params.num_cohorts}: a detected candidate may be a frequent unlisted string. Use 8 or more cohorts"
             )
-        if self.discover is not None and self.discover.method == "ngrams":
-            yield "discover: n-grams find fewer strings than prefixes. Leave out method, and plan the metric with `hubbub plan --longest`"
 
     def check_group(self) -> None:
         if self.discover is not None:
@@ -165,11 +163,10 @@ class StringKind(BlockKind):
         discover, m = self.discover, self.params.num_cohorts
         held_out = len(discover.cohorts(len(discover.lengths), m))
         symbols = "bytes" if discover.alphabet is None else f"characters of {len(discover.alphabet)}"
-        part = "a prefix" if discover.method == "prefixes" else f"the last {discover.shortest} of a prefix"
         lengths = ", ".join(map(str, discover.lengths))
         yield Fact(
             "discover",
-            f"each client reports {part} of {lengths} {symbols}, or the whole value ({held_out} of {m} cohorts)",
+            f"each client reports a prefix of {lengths} {symbols}, or the whole value ({held_out} of {m} cohorts)",
         )
         yield Fact(
             "cohort and group",

@@ -130,15 +130,7 @@ class StringPlanner(KindPlanner[StringKind], of=StringKind):
         params, discover = kind.params, kind.discover
         size = (params.num_bits, params.num_hashes, params.num_cohorts)
         law = _law(size, Chain.of_mechanism(params.mechanism), population, retained=retained)
-        if discover is None:
-            return law
-        if discover.method == "ngrams":
-            raise PlanError(
-                "discover has method = 'ngrams', and the plan has no law of it: the share that is found depends on the n-grams "
-                "that the strings have in common. Plan the same table without method, which finds smaller shares, or simulate with hubbub "
-                "simulate and hubbub discover."
-            )
-        return law.with_groups(discover)
+        return law if discover is None else law.with_groups(discover)
 
 
 def _block(wishes: Wishes, chain: Chain, hashes: int) -> Params:
