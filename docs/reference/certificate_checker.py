@@ -21,7 +21,7 @@ N = 1 << 24
 PLACES = 10**20  # an epsilon has 20 decimal places
 MOST_REPORTS, MOST_BITS, MOST_BYTES = 1000, 1024, 1 << 22  # no file keeps the checker busy for long
 SLACK = Fraction(1, 10**9)  # a client's ledger allows a unit that exceeds a limit by less
-FIXED_ONES = ("murmur3-v1", "one-hot", "set-v1", "threshold-v1")  # hashes of google-md5 may coincide
+HASH_SCHEMES = ("murmur3-v1", "one-hot", "set-v1", "threshold-v1")  # a value has h true bits, "no value" none
 RUNS = "In both histories the app runs, and has a new secret, in the same periods."
 ANY, SAME, PATTERN = "any recordings", "one unchanging value", "same pattern of equal values"
 MEANING = {
@@ -99,7 +99,8 @@ def unary(part: dict[str, Any], t: int | None) -> Counter[Fraction] | None:
     one, zero = bit_ratios(a, b, p, q, t if a < N or b else 1)
     if one is None or zero is None or (t is None and a == N and not b):
         return None
-    ones = (0, h) if part["hash_scheme"] in FIXED_ONES else range(h + 1)  # numbers of true bits of a value
+    require(part["hash_scheme"] in HASH_SCHEMES, "a hash scheme must be one that clients report")
+    ones = (0, h)  # numbers of true bits of a value
     # two values differ most where they share as few of the k bits as they can
     shared = {(i, j): max(0, i + j - k) for i in ones for j in ones}
     pairs = [(i - both, j - both) for (i, j), both in shared.items()]

@@ -36,7 +36,6 @@ PLAIN = {"prob_p": 0, "prob_q": 1, "prob_f": 0}
 """Reports are the Bloom bits."""
 PERMANENT = {"prob_p": 0, "prob_q": 1}
 """Reports are the permanent response."""
-MD5 = STRING | {"hash_scheme": "google-md5"}
 TEXTS: list[Any] = [
     "",
     " ",
@@ -246,7 +245,6 @@ RULES: tuple[tuple[str, str, Callable[[], Iterator[dict[str, Any]]]], ...] = (
         "Hashing",
         lambda: encode(full(STRING, **PLAIN), TEXTS, secrets=3),
     ),
-    ("strings, hashed by google-md5", "Hashing", lambda: encode(full(MD5, **PLAIN), TEXTS, secrets=2)),
     ("categories and booleans", "Values", one_hot),
     ("numbers in buckets", "Values", numbers),
     ("invalid values are refused", "Values", invalid),

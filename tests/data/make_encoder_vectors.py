@@ -18,12 +18,7 @@ from hubbub.testing import SeededBytes
 METRICS: list[Metric] = [
     Metric.string("homepage", Params(num_bits=128, num_hashes=2, num_cohorts=64, prob_p=0.25, prob_q=0.75, prob_f=0.5)),
     Metric.string("odd", Params(num_bits=13, num_hashes=3, num_cohorts=256, prob_p=0.39, prob_q=0.61, prob_f=0.45)),
-    Metric.string(
-        "google",
-        Params(
-            num_bits=32, num_hashes=2, num_cohorts=8, prob_p=0.5, prob_q=0.75, prob_f=0.25, hash_scheme="google-md5"
-        ),
-    ),
+    Metric.string("wide", Params(num_bits=32, num_hashes=2, num_cohorts=8, prob_p=0.5, prob_q=0.75, prob_f=0.25)),
     Metric.string(
         "held", Params(num_bits=16, num_hashes=1, num_cohorts=1, prob_p=0.1, prob_q=0.9, prob_f=0.125), hold=7
     ),
@@ -42,7 +37,7 @@ METRICS: list[Metric] = [
 VALUES: dict[str, list[Value]] = {
     "homepage": ["https://example.org/", "", "日本語", None],
     "odd": ["https://example.org/", "v1", None],
-    "google": ["v1", "v2", None],
+    "wide": ["v1", "v2", None],
     "held": ["https://example.org/", None],
     "os": ["macos", "other", None],
     "from_jfk": [True, False],

@@ -29,11 +29,7 @@ def filters_of(metric: Metric) -> list[int]:
     k, h = metric.num_bits, metric.params.num_hashes
     if not metric.kind.needs_candidates:
         return [0, *(1 << bit for bit in range(k))]
-    sizes = range(1, h + 1) if metric.params.hash_scheme == "google-md5" else [h]
-    return [
-        0,
-        *(sum(1 << bit for bit in bits) for size in sizes for bits in itertools.combinations(range(k), size)),
-    ]
+    return [0, *(sum(1 << bit for bit in bits) for bits in itertools.combinations(range(k), h))]
 
 
 def responses_of(metric: Metric, history: Sequence[int], start: int = 0) -> list[tuple[Hashable, int]]:

@@ -22,7 +22,6 @@ THEME = Metric("theme", CategoricalKind.one_hot(("dark", "light", "system"), Non
 VERSION = Group("version", ("1.x", "2.x", "other"))
 METRICS = (
     Metric.string("homepage", PARAMS, hold=4, description="start page", owner="a@example.org"),
-    Metric.string("imported", replace(PARAMS, hash_scheme="google-md5")),
     Metric.string("words", replace(PARAMS, num_cohorts=128), discover=Discovery(longest=8)),
     Metric.categorical("browser", ("firefox", "chromium"), UnaryResponse(**ASYMMETRIC)),
     OS,

@@ -53,9 +53,8 @@ def known_metrics() -> Iterator[Metric]:
         if "prob_f" in noise:
             yield Metric.boolean(f"boolean_{name}", UnaryResponse(**noise), **fields)
         yield Metric.categorical(f"categorical_{name}", ("a", "b", "c"), UnaryResponse(**noise), **fields)
-        for scheme in ("murmur3-v1", "google-md5"):
-            params = Params(num_bits=8, num_hashes=2, num_cohorts=4, hash_scheme=scheme, **noise)
-            yield Metric.string(f"string_{scheme}_{name}", params, **fields)
+        params = Params(num_bits=8, num_hashes=2, num_cohorts=4, **noise)
+        yield Metric.string(f"string_{name}", params, **fields)
 
 
 def random_metrics(number: int, rng: random.Random) -> Iterator[Metric]:
@@ -76,9 +75,9 @@ def random_metrics(number: int, rng: random.Random) -> Iterator[Metric]:
             categories = tuple(f"c{n}" for n in range(rng.randint(2, 9)))
             yield Metric.categorical(f"random_{i}", categories, UnaryResponse(**noise), **fields)
         else:
-            scheme, k = rng.choice(["murmur3-v1", "google-md5"]), rng.randint(8, 11)
+            k = rng.randint(8, 11)
             h = rng.choice([1, 2, 3, k - 1])
-            params = Params(num_bits=k, num_hashes=h, num_cohorts=8, hash_scheme=scheme, **noise)
+            params = Params(num_bits=k, num_hashes=h, num_cohorts=8, **noise)
             yield Metric.string(f"random_{i}", params, **fields)
 
 
@@ -101,7 +100,6 @@ def as_toml(metric: Metric) -> str:
     lines += ["expires = 2099-01-01"] + ([f"hold = {metric.hold}"] if metric.hold else [])
     if metric.kind.needs_candidates:
         lines += [f"{name} = {getattr(params, name)}" for name in ("num_bits", "num_hashes", "num_cohorts")]
-        lines += [f"hash_scheme = {json.dumps(params.hash_scheme)}"]
     if metric.kind.word is KindWord.CATEGORICAL:
         lines += [f"categories = {json.dumps(metric.kind.labels)}"]
     return "[[metric]]\n" + "\n".join(lines) + "\n"
@@ -166,7 +164,7 @@ def test_test_metrics_cover_all_kinds(metrics: dict[str, Metric]) -> None:
         (m.kind.word, m.hold is None, p.mechanism.has_permanent_noise, p.mechanism.prob_f is None, p.hash_scheme)
         for m, p in shapes
     }
-    assert len(combinations) == (4 + 4 + 3) * 2  # no noise, symmetric, asymmetric: booleans have two of the three
+    assert len(combinations) == (3 + 3 + 2) * 2  # no noise, symmetric, asymmetric: booleans have two of the three
     refused = sum(Policy().objection(metric) is not None for metric in metrics.values())
     assert 10 < refused < len(metrics) - 40
 

@@ -23,7 +23,6 @@ from tests.support.every_kind import METRICS
 # Values that are told apart in every cohort: two clients with other secrets then have equal histories.
 VALUES: dict[str, Sequence[Any]] = {
     "homepage": ["a", "b", "é", None],
-    "imported": ["a", "b"],
     "words": ["ab", "abc"],
     "browser": ["firefox", "chromium"],
     "os": ["linux", "beos"],

@@ -15,12 +15,14 @@ class HashScheme(ABC):
     """Mapping from a value to bits. The module of the kind that uses it has its class.
 
     name             : its name in definitions
+    is_collectable   : whether clients report its bits; otherwise only imported reports have them
     has_like_cohorts : whether a value has equally many true bits in every cohort, if hashes do not coincide
     has_varying_ones : whether values have different numbers of true bits, up to h
     hashes_strings   : whether the parameters alone say which values there are: any string
     """
 
     name: ClassVar[str]
+    is_collectable: ClassVar[bool] = True
     has_like_cohorts: ClassVar[bool] = True
     has_varying_ones: ClassVar[bool] = False
     hashes_strings: ClassVar[bool] = False

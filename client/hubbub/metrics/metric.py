@@ -394,8 +394,8 @@ class Metric:
         Raises
         ------
         DefinitionError
-            Only imported reports may have these parameters: p > q, a number of cohorts that is not a power of two, or
-            a permanent response with noise that has no finite epsilon.
+            Only imported reports may have these parameters: p > q, a number of cohorts that is not a power of two, the
+            hash scheme of google/rappor, or a permanent response with noise that has no finite epsilon.
         """
         self.kind.require_collectable(self.name)
         return self

@@ -37,7 +37,7 @@ class Params:
         In place of `prob_f`, the probability that a permanent bit is one if the true bit is 0, and if it is 1. One bit
         needs a symmetric response.
     hash_scheme
-        Mapping from a value to bits: of strings "murmur3-v1" or "google-md5", of any other kind its own.
+        Mapping from a value to bits: of strings "murmur3-v1", of imported ones "google-md5", of any other kind its own.
     mechanism
         Randomization of the bits, in place of the probabilities.
 

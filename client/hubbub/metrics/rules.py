@@ -31,14 +31,25 @@ def check_metric_name(name: object) -> None:
 def check_collectable(name: str, params: Params) -> None:
     """Raise DefinitionError for parameters that only imported reports may have.
 
-    These are a cohort number that is not a power of two, and the probabilities that `Mechanism.require_collectable` lists.
+    These are the hashes of google/rappor, a cohort number that is not a power of two, and the probabilities that
+    `Mechanism.require_collectable` lists.
     """
+    check_hash_scheme(name, params)
     params.mechanism.require_collectable(name)
     m = params.num_cohorts
     if m > MAX_CLIENT_COHORTS or m & (m - 1):
         raise DefinitionError(
             f"{name}: num_cohorts must be a power of two up to {MAX_CLIENT_COHORTS}, got {m}: "
             "a client has one cohort number in [0, 256), which is reduced modulo num_cohorts"
+        )
+
+
+def check_hash_scheme(name: str, params: Params) -> None:
+    """Raise DefinitionError for a hash scheme that only imported reports have."""
+    if not params.scheme.is_collectable:
+        raise DefinitionError(
+            f"{name}: hash_scheme = {params.hash_scheme!r} is that of google/rappor, and no client here reports it. Import the reports "
+            "of those clients with `hubbub import` (docs/how-to/migrating.md), or leave out hash_scheme for reports of new clients"
         )
 
 

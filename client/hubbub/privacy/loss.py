@@ -48,7 +48,7 @@ def epsilon(metric: Metric | Params, num_reports: float = 1) -> float:
     second, and T0 of a bit with the reverse. The loss is::
 
         murmur3-v1 (h bits per value, or none)   max( min(h, k-h) (T1 + T0),  h max(T1, T0) )
-        google-md5 (bits may coincide)           max of i T1 + j T0 over i, j <= h, i + j <= k
+        google-md5 (imported; bits coincide)     max of i T1 + j T0 over i, j <= h, i + j <= k
         one-hot, several categories              T1 + T0
         one bit (boolean, threshold-v1)          max(T1, T0)
         joint                                    sum of the parts' eps(t)

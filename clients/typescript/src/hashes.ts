@@ -1,5 +1,5 @@
 /**
- * Hash functions of the format that a browser has not, or only with a wait: SHAKE-256 (FIPS 202), SHA-256 (FIPS 180-4) and MD5 (RFC 1321).
+ * Hash functions of the format that a browser has not, or only with a wait: SHAKE-256 (FIPS 202) and SHA-256 (FIPS 180-4).
  * They are written for a small bundle; a test compares them with those of OpenSSL.
  */
 
@@ -82,18 +82,18 @@ export function shake256(message: Uint8Array, length: number): Uint8Array {
 }
 
 /** Blocks of 64 bytes: the message, a one, zeros, and its number of bits. */
-function blocksOf(message: Uint8Array, littleEndian: boolean): DataView {
+function blocksOf(message: Uint8Array): DataView {
   const padded = new Uint8Array(Math.ceil((message.length + 9) / 64) * 64);
   padded.set(message);
   padded[message.length] = 0x80;
   const view = new DataView(padded.buffer);
-  view.setBigUint64(padded.length - 8, 8n * BigInt(message.length), littleEndian);
+  view.setBigUint64(padded.length - 8, 8n * BigInt(message.length));
   return view;
 }
 
-function bytesOf(words: Int32Array, littleEndian: boolean): Uint8Array {
+function bytesOf(words: Int32Array): Uint8Array {
   const view = new DataView(new ArrayBuffer(4 * words.length));
-  words.forEach((word, at) => view.setInt32(4 * at, word, littleEndian));
+  words.forEach((word, at) => view.setInt32(4 * at, word));
   return new Uint8Array(view.buffer);
 }
 
@@ -107,7 +107,7 @@ const CUBE_ROOTS = PRIMES.map((prime) => fraction(Math.cbrt(prime)));
 const SQUARE_ROOTS = PRIMES.slice(0, 8).map((prime) => fraction(Math.sqrt(prime)));
 
 export function sha256(message: Uint8Array): Uint8Array {
-  const [blocks, state, words] = [blocksOf(message, false), Int32Array.from(SQUARE_ROOTS), new Int32Array(64)];
+  const [blocks, state, words] = [blocksOf(message), Int32Array.from(SQUARE_ROOTS), new Int32Array(64)];
   for (let start = 0; start < blocks.byteLength; start += 64) {
     let [a, b, c, d, e, f, g, h] = state as unknown as [number, number, number, number, number, number, number, number];
     for (let at = 0; at < 64; at++) {
@@ -122,25 +122,5 @@ export function sha256(message: Uint8Array): Uint8Array {
     }
     [a, b, c, d, e, f, g, h].forEach((word, at) => (state[at]! += word));
   }
-  return bytesOf(state, false);
-}
-
-const SINES = Array.from({ length: 64 }, (_, at) => fraction(Math.abs(Math.sin(at + 1))));
-const SHIFTS = [7, 12, 17, 22, 5, 9, 14, 20, 4, 11, 16, 23, 6, 10, 15, 21];
-
-/** Of the hash scheme `google-md5` alone. */
-export function md5(message: Uint8Array): Uint8Array {
-  const [blocks, state] = [blocksOf(message, true), Int32Array.of(0x67452301, 0xefcdab89, 0x98badcfe, 0x10325476)];
-  for (let start = 0; start < blocks.byteLength; start += 64) {
-    let [a, b, c, d] = state as unknown as [number, number, number, number];
-    for (let at = 0; at < 64; at++) {
-      const round = at >> 4;
-      const mixed = [(b & c) | (~b & d), (d & b) | (~d & c), b ^ c ^ d, c ^ (b | ~d)][round]!;
-      const word = blocks.getInt32(start + 4 * ([at, 5 * at + 1, 3 * at + 5, 7 * at][round]! % 16), true);
-      const sum = (a + mixed + SINES[at]! + word) | 0;
-      [a, b, c, d] = [d, (b + rotated(sum, SHIFTS[4 * round + (at % 4)]!)) | 0, b, c];
-    }
-    [a, b, c, d].forEach((word, at) => (state[at]! += word));
-  }
-  return bytesOf(state, true);
+  return bytesOf(state);
 }

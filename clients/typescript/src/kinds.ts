@@ -3,7 +3,7 @@
 import { concatBytes, fromBigInt, toBigInt, utf8 } from "./bytes.ts";
 import { Discovery } from "./discovery.ts";
 import { check, InvalidValueError } from "./errors.ts";
-import { md5, sha256 } from "./hashes.ts";
+import { sha256 } from "./hashes.ts";
 import { type Mechanism, readMechanism } from "./mechanism.ts";
 import { murmur3Positions } from "./murmur3.ts";
 
@@ -109,8 +109,7 @@ function readSizes(fields: Fields): Sizes {
   const numCohorts = integer(fields, "num_cohorts", 1, MAX_COHORTS);
   const hashScheme = String(fields["hash_scheme"]);
   const mechanism = readMechanism(fields, numBits);
-  const upToAll = Array.from({ length: numHashes + 1 }, (_, ones) => ones);
-  const possibleOnes = mechanism.hasNoValueBit ? [1] : hashScheme === "google-md5" ? upToAll : [0, numHashes];
+  const possibleOnes = mechanism.hasNoValueBit ? [1] : [0, numHashes];
   return {
     block: { name: "", numBits, firstBit: 0, mechanism, possibleOnes },
     numHashes,
@@ -166,7 +165,6 @@ export class StringKind extends Kind {
   override readonly hasCohorts = true;
   readonly #numHashes: number;
   readonly #discovery: Discovery | null;
-  readonly #positions: (value: Uint8Array, cohort: number) => Iterable<number>;
 
   constructor(fields: Fields) {
     super();
@@ -176,18 +174,11 @@ export class StringKind extends Kind {
     check(!sizes.block.mechanism.hasNoValueBit, "mechanism", fields["mechanism"]);
     check(sizes.numHashes < numBits, "num_hashes", sizes.numHashes);
     this.#numHashes = sizes.numHashes;
-    check(sizes.hashScheme === "murmur3-v1" || sizes.hashScheme === "google-md5", "hash_scheme", sizes.hashScheme);
-    if (sizes.hashScheme === "google-md5") {
-      check(numBits <= 256 && this.#numHashes <= 16, "num_bits", numBits);
-      this.#positions = (value, cohort) => md5Positions(value, cohort, numBits, this.#numHashes);
-    } else {
-      this.#positions = (value, cohort) => murmur3Positions(value, cohort, numBits, this.#numHashes);
-    }
+    check(sizes.hashScheme === "murmur3-v1", "hash_scheme", sizes.hashScheme);
     requirePowerOfTwo(sizes.numCohorts);
     this.blocks = [sizes.block];
     this.numCohorts = sizes.numCohorts;
     this.#discovery = fields["discover"] === undefined ? null : new Discovery(fields["discover"], sizes.numCohorts);
-    check(!this.#discovery || sizes.hashScheme === "murmur3-v1", "hash_scheme", sizes.hashScheme);
     this.hasOwnCohort = this.#discovery !== null;
     this.takesGroup = this.#discovery === null;
     this.isPart = this.#discovery === null;
@@ -201,14 +192,9 @@ export class StringKind extends Kind {
     if (!bytes) throw new InvalidValueError("the value cannot be encoded as UTF-8: remove lone surrogates");
     const hashed = this.#discovery ? this.#discovery.fragment(bytes, value, cohort) : bytes;
     let bits = 0n;
-    for (const position of this.#positions(hashed, cohort)) bits |= 1n << BigInt(position);
+    for (const position of murmur3Positions(hashed, cohort, this.blocks[0]!.numBits, this.#numHashes)) bits |= 1n << BigInt(position);
     return { bits, digest: sha256(bytes).slice(0, DIGEST_BYTES) };
   }
-}
-
-function md5Positions(value: Uint8Array, cohort: number, numBits: number, numHashes: number): number[] {
-  const digest = md5(concatBytes(Uint8Array.of(0, 0, cohort >> 8, cohort & 255), value));
-  return Array.from(digest.subarray(0, numHashes), (byte) => byte % numBits);
 }
 
 export class CategoricalKind extends Kind {

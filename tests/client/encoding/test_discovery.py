@@ -89,7 +89,7 @@ def test_parses_the_discover_table() -> None:
         (
             "num_cohorts = 64",
             'num_cohorts = 64\nhash_scheme = "google-md5"',
-            "words: only a string metric with hash_scheme = 'murmur3-v1' has a discover table",
+            "words: hash_scheme = 'google-md5' is that of google/rappor",
         ),
     ],
 )

@@ -244,7 +244,7 @@ def test_permanent_response_depends_on_the_digest_and_on_no_field_outside_it() -
         replace(plain, period=PeriodKind.WEEK),
         *(
             Metric.string("a", Params(**shape | change, prob_f=0.5))
-            for change in ({"prob_p": 0.2}, {"prob_q": 0.8}, {"num_cohorts": 16}, {"hash_scheme": "google-md5"})
+            for change in ({"prob_p": 0.2}, {"prob_q": 0.8}, {"num_cohorts": 16}, {"num_hashes": 1})
         ),
     ]
     responses = [PermanentResponse(metric, secret)(BloomBits(0b11)) for metric in (plain, same, *others)]
@@ -335,6 +335,14 @@ def test_encoder_rejects_parameters_of_imported_reports() -> None:
     hundred = Params(num_bits=16, num_hashes=2, num_cohorts=100, prob_p=0.35, prob_q=0.65, prob_f=0)
     with pytest.raises(DefinitionError, match="num_cohorts must be a power of two up to 256, got 100"):
         Encoder(Metric.string("mozilla", hundred), Secret.generate())
+    google = Metric.string(
+        "google",
+        Params(num_bits=16, num_hashes=2, num_cohorts=4, prob_p=0, prob_q=1, prob_f=0, hash_scheme="google-md5"),
+    )
+    with pytest.raises(DefinitionError, match="google: hash_scheme = 'google-md5' is that of google/rappor"):
+        Encoder(google, Secret.generate())
+    with pytest.raises(DefinitionError, match="string: hash_scheme = 'google-md5' is that of google/rappor"):
+        bloom_bits(google, "v1", 0)
 
 
 def test_encoding_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,28 +1,17 @@
-"""Hash schemes: compatibility of google-md5, distinct and uniform bits of murmur3-v1."""
+"""Hash scheme murmur3-v1: distinct and uniform bits."""
 
 from __future__ import annotations
 
 import itertools
-import json
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from hubbub.hashing import google_md5, murmur3_v1
-from tests.support.paths import DATA
+from hubbub.hashing import murmur3_v1
 
 ALPHA = 1e-6
-
-
-def test_google_md5_matches_google_rappor_vectors() -> None:
-    vectors = json.loads((DATA / "google_rappor_vectors.json").read_text())["bloom"]
-    assert len(vectors) == 588
-    for vector in vectors:
-        value = bytes.fromhex(vector["value_utf8_hex"])
-        positions = google_md5.bit_positions(value, vector["cohort"], vector["num_bits"], vector["num_hashes"])
-        assert positions == vector["bits"], vector
 
 
 @given(st.binary(max_size=40), st.integers(0, 255), st.integers(2, 1024), st.data())

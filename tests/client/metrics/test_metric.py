@@ -48,6 +48,11 @@ def test_parses_metrics_by_name() -> None:
         ("num_bits = 128", "num_bits = 4", "num_bits of a string metric must be 8 to 1024, got 4"),
         ("num_bits = 128\n", "", "num_bits is missing: a string metric needs num_bits, num_hashes, num_cohorts"),
         ("num_cohorts = 64", "num_cohorts = 60", "num_cohorts must be a power of two up to 256, got 60"),
+        (
+            "num_cohorts = 64",
+            'num_cohorts = 64\nhash_scheme = "google-md5"',
+            "hash_scheme = 'google-md5' is that of google/rappor, and no client here reports it. Import the reports of those clients",
+        ),
         ("prob_p = 0.25", "prob_p = 0.9", "prob_p must be below prob_q, got 0.9 and 0.75: exchange them"),
         (
             'kind = "string"',

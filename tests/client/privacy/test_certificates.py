@@ -66,18 +66,16 @@ def any_rows(chance: random.Random, num_values: int, *, is_noiseless: bool) -> M
     return unary(chance, is_noiseless=is_noiseless)
 
 
-def string(chance: random.Random, scheme: str, *, is_noiseless: bool, num_cohorts: int = 8) -> Params:
+def string(chance: random.Random, *, is_noiseless: bool, num_cohorts: int = 8) -> Params:
     k = chance.randint(8, 64)
-    h = chance.choice([1, 2, 4, 7 if scheme == "google-md5" else k - 1])
-    mechanism = unary(chance, is_noiseless=is_noiseless)
-    return Params(num_bits=k, num_hashes=h, num_cohorts=num_cohorts, hash_scheme=scheme, mechanism=mechanism)
+    h = chance.choice([1, 2, 4, k - 1])
+    return Params(num_bits=k, num_hashes=h, num_cohorts=num_cohorts, mechanism=unary(chance, is_noiseless=is_noiseless))
 
 
 def random_part(chance: random.Random, name: str, *, is_noiseless: bool) -> Metric:
     match chance.choice(["string", "categorical", "boolean"]):
         case "string":
-            scheme = chance.choice(["murmur3-v1", "google-md5"])
-            return Metric.string(name, string(chance, scheme, is_noiseless=is_noiseless))
+            return Metric.string(name, string(chance, is_noiseless=is_noiseless))
         case "categorical":
             labels = tuple(f"é{i}" for i in range(chance.randint(2, 9)))
             return Metric.categorical(name, labels, any_rows(chance, len(labels) + 1, is_noiseless=is_noiseless))
@@ -85,7 +83,7 @@ def random_part(chance: random.Random, name: str, *, is_noiseless: bool) -> Metr
             return Metric.boolean(name, unary(chance, is_noiseless=is_noiseless, one_bit=True))
 
 
-KINDS = ("string", "google-md5", "discover", "categorical", "boolean", "ordinal", "mean", "set", "joint")
+KINDS = ("string", "discover", "categorical", "boolean", "ordinal", "mean", "set", "joint")
 
 
 def random_metric(chance: random.Random, kind: str) -> Metric:
@@ -96,11 +94,9 @@ def random_metric(chance: random.Random, kind: str) -> Metric:
     bit = unary(chance, is_noiseless=quiet, one_bit=True)
     match kind:
         case "string":
-            metric = Metric.string("m", string(chance, "murmur3-v1", is_noiseless=quiet), **more)
-        case "google-md5":
-            metric = Metric.string("m", string(chance, "google-md5", is_noiseless=quiet), **more)
+            metric = Metric.string("m", string(chance, is_noiseless=quiet), **more)
         case "discover":
-            params = string(chance, "murmur3-v1", is_noiseless=quiet, num_cohorts=256)
+            params = string(chance, is_noiseless=quiet, num_cohorts=256)
             metric = Metric.string("m", params, discover=Discovery(longest=6), **more)
         case "categorical":
             labels = tuple(f"c{i}" for i in range(chance.randint(2, 12)))
@@ -199,8 +195,7 @@ def enumerated_laws(part: dict[str, Any], reports: int) -> list[list[Fraction]]:
     a = 1 - b if "f" in part else Fraction(part["permanent_q"], N)
     given = [of_reports([1 - chance, chance], reports) for chance in (p, q)]
     bits = [mixed((1 - chance, chance), given) for chance in (b, a)]
-    sizes = range(h + 1) if part["hash_scheme"] == "google-md5" else (0, h)
-    filters = [set(positions) for size in sizes for positions in combinations(range(k), size)]
+    filters = [set(positions) for size in (0, h) for positions in combinations(range(k), size)]
     return [of_bits([bits[i in ones] for i in range(k)]) for ones in filters]
 
 
@@ -220,15 +215,8 @@ def small_metrics(chance: random.Random) -> Iterator[tuple[Metric, int]]:
     """Yield metrics with few outputs, and a number of reports."""
     for quiet in (False, True):
         for k, h in ((8, 1), (8, 5), (8, 7)):
-            for scheme in ("murmur3-v1", "google-md5") if h < 7 else ("murmur3-v1",):
-                params = Params(
-                    num_bits=k,
-                    num_hashes=h,
-                    num_cohorts=1,
-                    hash_scheme=scheme,
-                    mechanism=unary(chance, is_noiseless=quiet),
-                )
-                yield Metric.string("m", params), 1
+            params = Params(num_bits=k, num_hashes=h, num_cohorts=1, mechanism=unary(chance, is_noiseless=quiet))
+            yield Metric.string("m", params), 1
         for t in (1, 2, 5):
             yield Metric.boolean("m", unary(chance, is_noiseless=quiet, one_bit=True)), t
             yield Metric.categorical("m", ("a", "b"), unary(chance, is_noiseless=quiet)), min(t, 4)

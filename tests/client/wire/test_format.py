@@ -77,8 +77,7 @@ def is_allowed(fields: dict[str, Any]) -> bool:
     if ("buckets" in fields) != (fields["kind"] == "ordinal"):
         return False
     if fields["kind"] == "string":
-        md5 = fields["hash_scheme"] == "google-md5"
-        sizes = 8 <= k <= (256 if md5 else 1024) and 1 <= h < k and (h <= 16 or not md5)
+        sizes = 8 <= k <= 1024 and 1 <= h < k and fields["hash_scheme"] == "murmur3-v1"
         return sizes and m in [2**i for i in range(9)] and not categories and fields["other"] is None
     if ("items" in fields) != (fields["kind"] == "set"):
         return False
@@ -337,10 +336,8 @@ def murmur3_x64_128(data: bytes) -> tuple[int, int]:
     return h1, (h2 + h1) & ALL_64
 
 
-def positions_of(scheme: str, value: bytes, cohort: int, k: int, h: int) -> list[int]:
+def positions_of(value: bytes, cohort: int, k: int, h: int) -> list[int]:
     """Hashing."""
-    if scheme == "google-md5":
-        return [byte % k for byte in hashlib.md5(cohort.to_bytes(4, "big") + value, usedforsecurity=False).digest()[:h]]
     g1, g2 = murmur3_x64_128(value)
     free, taken = list(range(k)), []
     for i in range(h):
@@ -382,7 +379,7 @@ def bloom_of(fields: dict[str, Any], value: object, cohort: int) -> int | None:
     if text is None:
         return None
     bits = 0
-    for at in positions_of(fields["hash_scheme"], text, cohort, fields["num_bits"], fields["num_hashes"]):
+    for at in positions_of(text, cohort, fields["num_bits"], fields["num_hashes"]):
         bits |= 1 << at
     return bits
 
@@ -523,7 +520,7 @@ def test_format_page_implementation_matches_every_vector() -> None:
         assert (v["byte"], v["cohort"]) == (cohort_of(secret, 256), cohort_of(secret, v["num_cohorts"])), v
     for v in VECTORS["positions"]:
         value = bytes.fromhex(v["value_utf8"])
-        assert v["positions"] == positions_of(v["hash_scheme"], value, v["cohort"], v["num_bits"], v["num_hashes"]), v
+        assert v["positions"] == positions_of(value, v["cohort"], v["num_bits"], v["num_hashes"]), v
     for v in VECTORS["permanent"]:
         fields, secret = v["definition"], bytes.fromhex(v["secret"])
         bloom = bloom_of(fields, v["value"], cohort_of(secret, fields["num_cohorts"]))
@@ -552,7 +549,7 @@ def test_format_page_implementation_matches_every_vector() -> None:
         assert v["cohort"] == metric_cohort_of(key, fields["name"], fields["num_cohorts"])
         group, fragment = group_and_fragment_of(fields, v["cohort"], v["value"])
         assert (v["group"], v["fragment"]) == (group, None if fragment is None else fragment.hex()), v
-        at = [] if fragment is None else positions_of(fields["hash_scheme"], fragment, v["cohort"], 16, 2)
+        at = [] if fragment is None else positions_of(fragment, v["cohort"], 16, 2)
         bloom = sum(1 << bit for bit in at)
         prr = prr_of(fields, key, None, v["value"], bloom)
         assert (v["bloom"], v["prr"]) == (bloom.to_bytes(2, "little").hex(), prr.hex()), v
@@ -662,9 +659,8 @@ def random_fields(chance: random.Random) -> dict[str, Any]:
     fields: dict[str, Any] = {"name": f"m{chance.randrange(10**6)}", "kind": kind, "categories": [], "other": None}
     fields |= {"num_hashes": 1, "num_cohorts": 1, "hash_scheme": "one-hot", "num_bits": 1}
     if kind == "string":
-        scheme = chance.choice(["murmur3-v1", "google-md5"])
-        k = chance.randint(8, 256 if scheme == "google-md5" else 400)
-        fields |= {"hash_scheme": scheme, "num_bits": k, "num_hashes": chance.randint(1, min(k - 1, 16))}
+        k = chance.randint(8, 400)
+        fields |= {"hash_scheme": "murmur3-v1", "num_bits": k, "num_hashes": chance.randint(1, min(k - 1, 16))}
         fields["num_cohorts"] = 1 << chance.randint(0, 8)
     if kind == "categorical":
         fields["categories"] = list({random_text(chance) or "x" for _ in range(chance.randint(2, 30))} | {"a", "b"})

@@ -77,10 +77,6 @@ CELLS: dict[str, tuple[Metric, int]] = {
         ),
         1,
     ),
-    "google-md5": (
-        Metric.string("s", Params(num_bits=32, num_hashes=2, num_cohorts=4, **FAIR_COINS, hash_scheme="google-md5")),
-        1,
-    ),
     "mean": (Metric.ordinal("o", Buckets((0, 50), default=0, estimate=Estimand.MEAN), UnaryResponse(**FAIR_COINS)), 1),
     "joint of three": (
         Metric.joint("j", [Metric.boolean(name, UnaryResponse(**COINS)) for name in ("a", "b", "c")]),

@@ -17,7 +17,6 @@ from click.testing import CliRunner, Result
 
 from hubbub import Metric, Params
 from hubbub.cli import main
-from hubbub.hashing.google_md5 import bit_positions
 from hubbub.summary import BitCounts, PatternCounts, Reports, read_collected, read_summary
 from hubbub_decoder.data.google_rappor import (
     read_counts,
@@ -29,6 +28,7 @@ from hubbub_decoder.data.google_rappor import (
 from hubbub_decoder.errors import ForeignFileError
 from hubbub_decoder.model.design_matrix import design_matrix
 from hubbub_decoder.simulation import simulate_reports
+from tests.support.google_md5 import bit_positions
 from tests.support.paths import DATA
 
 APP = DATA / "google_rappor"

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hubbub import Params
-from hubbub.encoding.bloom import bloom_bits
-from hubbub.metrics.metric import Metric
+from hubbub.hashing import murmur3_v1
 from hubbub_decoder.model.design_matrix import design_matrix
-from hubbub_decoder.model.vectorized_hashing import bit_positions
+from hubbub_decoder.model.vectorized_hashing import bit_positions, hash_positions
+from tests.support import google_md5
+from tests.support.paths import DATA
 
-SCHEMES = ("murmur3-v1", "google-md5")
+SCHEMES = {"murmur3-v1": murmur3_v1.bit_positions, "google-md5": google_md5.bit_positions}
 
 
 def params(scheme: str, k: int, h: int, m: int) -> Params:
@@ -22,21 +25,31 @@ def params(scheme: str, k: int, h: int, m: int) -> Params:
 
 @st.composite
 def any_params(draw: st.DrawFn) -> Params:
-    scheme = draw(st.sampled_from(SCHEMES))
+    scheme = draw(st.sampled_from(sorted(SCHEMES)))
     k = draw(st.integers(8, 256 if scheme == "google-md5" else 1024))
     h = draw(st.integers(1, min(k - 1, 16 if scheme == "google-md5" else 20)))
     return params(scheme, k, h, draw(st.integers(1, 9)))
 
 
 @given(any_params(), st.lists(st.text(max_size=80), min_size=1, max_size=8, unique=True))
-def test_design_matrix_matches_client_bloom_filters(params: Params, values: list[str]) -> None:
-    metric = Metric.string("any", params)
+def test_design_matrix_matches_the_scalar_hashes(params: Params, values: list[str]) -> None:
     dense = design_matrix(values, params).matrix.toarray().reshape(params.num_cohorts, params.num_bits, -1)
     column_of = {name: i for i, group in enumerate(design_matrix(values, params).groups) for name in group}
     for value in values:
         for cohort in range(params.num_cohorts):
-            expected = bloom_bits(metric, value, cohort)
-            assert [expected >> i & 1 for i in range(params.num_bits)] == dense[cohort, :, column_of[value]].tolist()
+            expected = set(SCHEMES[params.hash_scheme](value.encode(), cohort, params.num_bits, params.num_hashes))
+            assert set(np.flatnonzero(dense[cohort, :, column_of[value]]).tolist()) == expected
+
+
+def test_google_md5_matches_google_rappor_vectors() -> None:
+    vectors = json.loads((DATA / "google_rappor_vectors.json").read_text())["bloom"]
+    assert len(vectors) == 588
+    for vector in vectors:
+        value, cohort, k, h = (vector[name] for name in ("value_utf8_hex", "cohort", "num_bits", "num_hashes"))
+        text = bytes.fromhex(value)
+        assert google_md5.bit_positions(text, cohort, k, h) == vector["bits"], vector
+        (bits,) = hash_positions([text], params("google-md5", k, h, 1), range(cohort, cohort + 1))[:, 0]
+        assert set(bits.tolist()) - {k} == set(vector["bits"]), vector
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from hubbub import Metric, Params
-from hubbub.encoding.bloom import bloom_bits
+from hubbub import Params
 from hubbub.summary import PatternCounts
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.model.design_matrix import design_matrix
 from hubbub_decoder.model.pattern_likelihood import FilterTable, count_filters, filter_indices, whiten_scores
+from hubbub_decoder.model.vectorized_hashing import bit_positions
 
 
 def params_of(scheme: str, k: int = 8, h: int = 2, m: int = 3) -> Params:
@@ -84,14 +84,17 @@ def test_sums_over_patterns_of_16_bits_and_3_hashes_match_single_columns(unseen_
 
 
 @pytest.mark.parametrize("scheme", ["murmur3-v1", "google-md5"])
-def test_filter_indices_match_client_bloom_filters(scheme: str) -> None:
+def test_filter_indices_match_the_positions_of_the_candidates(scheme: str) -> None:
     params = params_of(scheme)
     table, names = FilterTable.from_params(params), [f"v{i}" for i in range(50)]
     design = design_matrix(names, params)
     found = filter_indices(design, table)
     for column, group in enumerate(design.groups):
         for cohort in range(3):
-            assert table.filters[found[cohort, column]] == bloom_bits(Metric.string("m", params), group[0], cohort)
+            positions = bit_positions([group[0]], params)[0, cohort]
+            assert table.filters[found[cohort, column]] == sum(
+                1 << int(bit) for bit in positions if bit < params.num_bits
+            )
 
 
 def test_whitened_scores_are_linear_in_the_shares(unseen_seed: int) -> None:

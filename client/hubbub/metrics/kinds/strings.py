@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hubbub.errors import DefinitionError, InvalidValueError, ParameterError
-from hubbub.hashing import google_md5, murmur3_v1
+from hubbub.hashing import murmur3_v1
 from hubbub.mechanisms.mechanism import mechanism_of_fields
 from hubbub.metrics.discovery import Discovery
 from hubbub.metrics.hash_schemes import HashScheme
@@ -23,14 +23,14 @@ from hubbub.metrics.kinds.kind import (
     require_str,
 )
 from hubbub.metrics.params import MAX_BITS, Params
+from hubbub.metrics.rules import check_hash_scheme
 
 MIN_STRING_BITS = 8
 
 
-class Murmur3Filter(HashScheme):
-    """Bloom filter whose h hashes have h different positions."""
+class BloomFilter(HashScheme):
+    """One bit for each of h hashes of a string."""
 
-    name = "murmur3-v1"
     hashes_strings = True
 
     @classmethod
@@ -42,10 +42,17 @@ class Murmur3Filter(HashScheme):
             )
 
 
-class Md5Filter(Murmur3Filter):
-    """Bloom filter of google/rappor, whose hashes may coincide."""
+class Murmur3Filter(BloomFilter):
+    """Bloom filter whose h hashes have h different positions."""
+
+    name = "murmur3-v1"
+
+
+class Md5Filter(BloomFilter):
+    """Bloom filter of google/rappor, whose hashes may coincide. Only imported reports have it, and the decoder has its hashes."""
 
     name = "google-md5"
+    is_collectable = False
     has_varying_ones = True
 
     @classmethod
@@ -60,7 +67,6 @@ class Md5Filter(Murmur3Filter):
 
 _FEW_COHORTS = 4
 """With fewer cohorts, an unlisted string can have the bits of a candidate in every cohort."""
-_HASH_FUNCTIONS = {Murmur3Filter.name: murmur3_v1.bit_positions, Md5Filter.name: google_md5.bit_positions}
 
 
 @dataclass(frozen=True)
@@ -82,7 +88,7 @@ class StringKind(BlockKind):
     value_nouns = "candidates"
 
     def __post_init__(self) -> None:
-        if self.params.hash_scheme not in _HASH_FUNCTIONS:
+        if not self.params.scheme.hashes_strings:
             raise DefinitionError("a string metric needs a Bloom filter; use hash_scheme = 'murmur3-v1'")
         if self.params.num_bits < MIN_STRING_BITS:
             raise DefinitionError(
@@ -90,13 +96,8 @@ class StringKind(BlockKind):
             )
         if not self.params.mechanism.has_independent_bits:
             raise DefinitionError("a string metric needs a mechanism whose bits are independent; use unary")
-        if self.discover is None:
-            return
-        if self.params.scheme is not Murmur3Filter:
-            raise DefinitionError(
-                f"only a string metric with hash_scheme = 'murmur3-v1' has a discover table, got {self.params.hash_scheme}"
-            )
-        self.discover.check_cohorts(self.params.num_cohorts)
+        if self.discover is not None:
+            self.discover.check_cohorts(self.params.num_cohorts)
 
     @property
     def in_clear(self) -> str:
@@ -147,8 +148,9 @@ class StringKind(BlockKind):
         if text is None:  # not raised in _utf8: the UnicodeEncodeError there contains the value
             raise InvalidValueError("the value cannot be encoded as UTF-8: remove lone surrogates")
         params, discover = self.params, self.discover
+        check_hash_scheme(self.word, params)
         hashed = text if discover is None else discover.fragment(text, discover.group(cohort, params.num_cohorts))
-        bits = _bits_at(_HASH_FUNCTIONS[params.hash_scheme](hashed, cohort, params.num_bits, params.num_hashes))
+        bits = _bits_at(murmur3_v1.bit_positions(hashed, cohort, params.num_bits, params.num_hashes))
         bits.value_digest = hashlib.sha256(text).digest()[:DIGEST_BYTES]
         return bits
 
