@@ -23,7 +23,7 @@ def is_write(event: str, arguments: tuple[Any, ...], below: str) -> bool:
         _, mode, flags = arguments
         changes = "w" in mode if isinstance(mode, str) else bool(flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT))
         return changes and str(arguments[0]).startswith(below)
-    return event in WRITES and any(str(each).startswith(below) for each in arguments)
+    return event in WRITES and any(str(argument).startswith(below) for argument in arguments)
 
 
 def call_before_writes(step: Callable[[], None], place: Path) -> None:

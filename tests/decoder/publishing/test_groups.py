@@ -59,16 +59,16 @@ def test_no_difference_reveals_few_reports(numbers: list[int]) -> None:
     values = [complete(DARK.in_group(value), [number]) for value, number in zip(VALUES, numbers, strict=True)]
     whole = complete(DARK, [sum(numbers)])
     withheld = reasons_to_withhold([whole, *values], MIN_REPORTS)
-    shown = [each for each in values if each.key not in withheld]
-    hidden = [each.num_reports for each in values if each.key in withheld and each.num_reports]
-    assert all(each.num_reports >= MIN_REPORTS for each in shown)
+    shown = [value for value in values if value.key not in withheld]
+    hidden = [value.num_reports for value in values if value.key in withheld and value.num_reports]
+    assert all(value.num_reports >= MIN_REPORTS for value in shown)
     if whole.key in withheld:
         assert not shown
     elif shown and hidden:
         assert len(hidden) >= 2
         assert sum(hidden) >= MIN_REPORTS
     for kept in chain.from_iterable(combinations(shown, n) for n in range(1, len(shown) + 1)):
-        rest = sum(numbers) - sum(each.num_reports for each in kept)
+        rest = sum(numbers) - sum(value.num_reports for value in kept)
         assert rest == 0 or rest >= MIN_REPORTS
     if min(numbers) >= MIN_REPORTS:
         assert not withheld
@@ -78,18 +78,18 @@ def test_no_difference_reveals_few_reports(numbers: list[int]) -> None:
 @given(st.lists(st.lists(st.integers(0, 300), min_size=8, max_size=8), min_size=len(VALUES), max_size=len(VALUES)))
 def test_the_sum_costs_what_its_smallest_part_costs(cohorts: list[list[int]]) -> None:
     """The parts are the published values, and the withheld ones together: a reader knows the counts of each."""
-    values = [complete(ARMS.in_group(value), each) for value, each in zip(VALUES, cohorts, strict=True)]
+    values = [complete(ARMS.in_group(value), numbers) for value, numbers in zip(VALUES, cohorts, strict=True)]
     whole = complete(ARMS, np.sum(cohorts, axis=0).tolist())
     withheld = reasons_to_withhold([whole, *values], MIN_REPORTS)
     found = smallest_cohorts([whole, *values], withheld)
-    parts = [each.cohorts for each in values if each.key in found]
-    parts.append(np.sum([each.cohorts for each in values if each.key not in found], axis=0) + np.zeros(8, int))
+    parts = [value.cohorts for value in values if value.key in found]
+    parts.append(np.sum([value.cohorts for value in values if value.key not in found], axis=0) + np.zeros(8, int))
     smallest = min(int(part[part > 0].min()) for part in parts if part.any()) if np.any(cohorts) else 0
     if whole.key in found:
         assert found[whole.key] == smallest
-    for each in values:
-        if each.key in found:
-            assert found[each.key] == each.cohorts[each.cohorts > 0].min()
+    for value in values:
+        if value.key in found:
+            assert found[value.key] == value.cohorts[value.cohorts > 0].min()
 
 
 def write_arms(directory: Path, numbers: dict[str, int], day: str = DAYS[0]) -> dict[str, BitCounts]:
@@ -118,12 +118,14 @@ def test_a_site_has_a_page_for_each_value(place: Path) -> None:  # noqa: F811
     pages = {name.partition("/")[0] for name in site if name.startswith("arms")}
     assert pages == {folder, f"{folder}-a", f"{folder}-b"}
     entries: list[dict[str, Any]] = document(place, "arms")["periods"]
-    assert [each["group"] for each in entries] == [None, "a", "b"]
+    assert [entry["group"] for entry in entries] == [None, "a", "b"]
     whole = counts["a"] + counts["b"] + counts["c"] + counts["d"]
-    alone = [decode(each, ["a", "b"]) for each in (whole, counts["a"], counts["b"])]
-    assert [[e["share"] for e in each["estimates"]] for each in entries] == [[e.share for e in each] for each in alone]
+    alone = [decode(evidence, ["a", "b"]) for evidence in (whole, counts["a"], counts["b"])]
+    assert [[e["share"] for e in entry["estimates"]] for entry in entries] == [
+        [e.share for e in found] for found in alone
+    ]
     hidden = counts["c"].reports + counts["d"].reports
-    smallest = min(int(each.min()) for each in (counts["a"].reports, counts["b"].reports, hidden))
+    smallest = min(int(cohorts.min()) for cohorts in (counts["a"].reports, counts["b"].reports, hidden))
     assert entries[0]["central_epsilon"] == release_epsilon(ARMS, smallest)
     assert entries[1]["central_epsilon"] == release_epsilon(ARMS, int(counts["a"].reports.min()))
     text = visible_page_text(place / "site" / folder / "index.html")
@@ -216,7 +218,7 @@ def test_the_choice_of_one_night_never_opens_that_of_another(numbers: list[int],
     assert {key: text for key, text in together.items() if key.period == DAYS[0]} == alone
     for key, text in alone.items():
         if text.startswith("it protects"):
-            shown = [each.key.group_value for each in both[0] if each.key not in alone]
+            shown = [value.key.group_value for value in both[0] if value.key not in alone]
             assert all(VALUES.index(value) < VALUES.index(key.group_value) for value in shown)
 
 
@@ -226,17 +228,17 @@ def test_values_that_readers_know_protect_no_other(numbers: list[int], published
     """They stay whatever the minimum is now, so the values that are new, or all of them together, are withheld for the small ones."""
     values = [complete(DARK.in_group(value), [number]) for value, number in zip(VALUES, numbers, strict=True)]
     whole = complete(DARK, [sum(numbers)])
-    known = {each.key for each in values if each.key.group_value in published}
+    known = {value.key for value in values if value.key.group_value in published}
     withheld = reasons_to_withhold([whole, *values], MIN_REPORTS, known)
-    hidden = [each for each in values if each.key in withheld.keys() - known]
+    hidden = [value for value in values if value.key in withheld.keys() - known]
     assert set(withheld.keys() & known) == {
-        each.key for each in values if each.key in known and each.num_reports < MIN_REPORTS
+        value.key for value in values if value.key in known and value.num_reports < MIN_REPORTS
     }
-    assert all(each.num_reports >= MIN_REPORTS for each in values if each.key not in {*withheld, *known})
-    rest = sum(each.num_reports for each in hidden)
+    assert all(value.num_reports >= MIN_REPORTS for value in values if value.key not in {*withheld, *known})
+    rest = sum(value.num_reports for value in hidden)
     if whole.key not in withheld:
         assert rest == 0 or rest >= MIN_REPORTS
-        parts = [each.num_reports for each in values if each not in hidden] + [rest]
+        parts = [value.num_reports for value in values if value not in hidden] + [rest]
         assert smallest_cohorts([whole, *values], withheld, known)[whole.key] == min(filter(None, parts))
 
 
@@ -255,7 +257,7 @@ def test_another_minimum_is_no_change_of_the_counts(place: Path) -> None:  # noq
     assert [name for name, status in statuses(results).items() if status == "failed"] == [f"arms-c {DAYS[0]}"]
     entry = document(place, "arms")["periods"][0]
     assert entry["releases"] == 1
-    smallest = min(int(each.reports.min()) for each in counts.values())  # all were published on the second night
+    smallest = min(int(count.reports.min()) for count in counts.values())  # all were published on the second night
     assert entry["composed_epsilon"] == release_epsilon(ARMS, smallest) == entry["central_epsilon"]
 
 
@@ -359,7 +361,7 @@ def test_readers_do_not_forget_the_values_of_a_sum(place: Path) -> None:  # noqa
     assert after["central_epsilon"] == before["central_epsilon"]
     with closing(sqlite3.connect(place / "site.files" / "private" / "results.sqlite", isolation_level=None)) as store:
         recorded = store.execute("SELECT epsilon FROM releases WHERE digest = ? AND group_value = ''", (ARMS.digest,))
-        assert [each for (each,) in recorded] == [before["central_epsilon"]] * 2
+        assert [epsilon for (epsilon,) in recorded] == [before["central_epsilon"]] * 2
 
 
 @pytest.mark.usefixtures("place")
@@ -382,7 +384,5 @@ def test_documented_epsilons_are_those_of_the_site(place: Path) -> None:  # noqa
         wanted = {tuple(period[name] for name in columns) for period in shown}
         assert {(metric, *others) for metric, _, *others in found} == wanted
         assert len(found) == len(wanted) == len(shown)
-        composed = {
-            each["composed_epsilon"] for each in shown if each["metric"] == "arms" and each["period"] == DAYS[0]
-        }
+        composed = {row["composed_epsilon"] for row in shown if row["metric"] == "arms" and row["period"] == DAYS[0]}
         assert (composed == {epsilon(ARMS)}) is (night > 0)

@@ -42,13 +42,18 @@ ARM = Metric.boolean(
     "arm", UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.25), group=Group("arm", ("a", "b", "other"))
 )
 SERIES: Mapping[str, Metric] = {
-    "page": PAGE, "dark": DARK, "arm-a": ARM.in_group("a"), "arm-b": ARM.in_group("b"), "arm-other": ARM.in_group("other"), "arm": ARM
-}  # fmt: skip
+    "page": PAGE,
+    "dark": DARK,
+    "arm-a": ARM.in_group("a"),
+    "arm-b": ARM.in_group("b"),
+    "arm-other": ARM.in_group("other"),
+    "arm": ARM,
+}
 """Metrics of the summaries; "arm" is the sum of the arms. Arm b has few reports, and is protected by the last one."""
 CHANGED = Metric.boolean("dark", UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.5))
 REPORTS, SMALL, OPEN = 3_000, 500, 1_700
 MOVED = 6
-OPTIONS = [*(name for name in ("page", "dark", "arm")), *(f"{name}/{day}" for name in ("page", "dark", "arm") for day in DAYS)]  # fmt: skip
+OPTIONS = [*("page", "dark", "arm"), *(f"{name}/{day}" for name in ("page", "dark", "arm") for day in DAYS)]
 
 
 @cache
@@ -198,9 +203,9 @@ def pages(shown: Mapping[str, bytes]) -> dict[str, tuple[bytes, Any]]:
     for name, data in shown.items():
         if name.startswith("v1/") and name.endswith(".json") and name != "v1/index.json":
             document = json.loads(data)
-            for each in document["periods"]:
-                folder = folder_of(Metric.from_dict(document["definitions"][each["digest"]]))
-                entries[f"{folder}/{each['period']}"] = each
+            for period in document["periods"]:
+                folder = folder_of(Metric.from_dict(document["definitions"][period["digest"]]))
+                entries[f"{folder}/{period['period']}"] = period
     found = {name.removesuffix(".html"): data for name, data in shown.items() if "@" in name and "index" not in name}
     in_feed = {name for name in entries if f"{name}.html".encode() in shown["feed.xml"]}
     assert found.keys() == entries.keys() == in_feed
@@ -237,7 +242,7 @@ def checked(place: Path, arguments: Sequence[str]) -> dict[str, str]:
     assert {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in place.rglob("*") if path.is_file()} == before
     if done.stderr.startswith("Error"):
         return {}
-    return {each["name"]: each["kind"] for each in json.loads(done.stdout)["changes"]}
+    return {change["name"]: change["kind"] for change in json.loads(done.stdout)["changes"]}
 
 
 def vanished(night: Night) -> set[str]:
@@ -251,9 +256,9 @@ def assert_foreseen(
 ) -> None:
     """What `--check` said, less what could not be decoded, or whose file vanished after it."""
     for kind, wanted in (("appears", after.keys() - before.keys()), ("disappears", before.keys() - after.keys())):
-        assert {name for name, each in foreseen.items() if each == kind} - unforeseen == wanted - unforeseen
+        assert {name for name, foretold in foreseen.items() if foretold == kind} - unforeseen == wanted - unforeseen
     changed = {name for name in before.keys() & after.keys() if before[name] != after[name]}
-    assert changed <= {name for name, each in foreseen.items() if each == "changes"}
+    assert changed <= {name for name, kind in foreseen.items() if kind == "changes"}
 
 
 def assert_no_report_is_in_two_values(shown: Mapping[str, tuple[bytes, Any]]) -> None:
@@ -319,7 +324,7 @@ def assert_is_of_closed_counts(entry: Mapping[str, Any], name: str, night: Night
     assert counts.closed
     decoding = decode_once(counts, ["a", "b"] if counts.metric.name == "page" else None)
     assert entry["num_reports"] == counts.num_reports
-    assert [each["share"] for each in entry["estimates"]] == [each.share for each in decoding]
+    assert [estimate["share"] for estimate in entry["estimates"]] == [estimate.share for estimate in decoding]
 
 
 @pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")  # of Python 3.12 and later, with threads
@@ -328,7 +333,9 @@ def test_what_was_published_stays_or_the_run_fails(
     number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unseen_seed: int
 ) -> None:
     rng = np.random.default_rng([unseen_seed, number])
-    monkeypatch.setattr(batch_run, "map_in_processes", lambda function, items, _: [(each, function(each)) for each in items])  # fmt: skip
+    monkeypatch.setattr(
+        batch_run, "map_in_processes", lambda function, items, _: [(item, function(item)) for item in items]
+    )
     site, published, withdrawn, nights = tmp_path / "site", dict[str, Any](), list[str](), random_nights(rng)
     last, versions = dict[str, Any](), dict[str, set[Any]]()
     for night in nights:
@@ -357,7 +364,7 @@ def test_what_was_published_stays_or_the_run_fails(
             continue
         assert (done.exit_code in (0, 3)) if night is nights[0] else done.stdout, done.output
         withdrawn += night.withdraw
-        results = {each["name"]: each for each in json.loads(done.stdout)["periods"]}
+        results = {period["name"]: period for period in json.loads(done.stdout)["periods"]}
         for name, before in published.items():
             if named(name, [*night.withhold, *withdrawn]):
                 assert name not in shown
@@ -394,13 +401,16 @@ def test_what_was_published_stays_or_the_run_fails(
             assert entry["releases"] == 1 or entry["composed_epsilon"] == most(name)
         assert_no_report_is_in_two_values(shown)
         assert_arms_are_of_one_night(shown, published, night)
-        unforeseen = {name for name, each in results.items() if each["status"] == "failed"} | vanished(night)
+        unforeseen = {name for name, result in results.items() if result["status"] == "failed"} | vanished(night)
         assert_foreseen(foreseen, last, shown, unforeseen)
         last = shown
-        statuses = {each["status"] for each in results.values()}
+        statuses = {result["status"] for result in results.values()}
         assert done.exit_code == (1 if "failed" in statuses else 3 if "waiting" in statuses else 0)
         if done.exit_code != 1:
-            assert all(named(name, [*night.withhold, *withdrawn]) or results[name]["status"] == "published" for name in published)  # fmt: skip
+            assert all(
+                named(name, [*night.withhold, *withdrawn]) or results[name]["status"] == "published"
+                for name in published
+            )
         published = {name: value for name, value in published.items() if not named(name, withdrawn)} | shown
     with closing(
         sqlite3.connect(tmp_path / "site.files" / "private" / "results.sqlite", isolation_level=None)

@@ -112,7 +112,7 @@ def test_an_interrupted_run_shows_the_site_of_before_or_after(
         with copied(place) as place_of_step:
             code, _ = interrupted(place_of_step, at, end)
             shown = files(place_of_step / "site")
-            assert all(each.status is PeriodStatus.PUBLISHED for each in run(place_of_step).values())
+            assert all(result.status is PeriodStatus.PUBLISHED for result in run(place_of_step).values())
             after = files(place_of_step / "site")
         wanted = wanted or after
         assert after == wanted
@@ -201,4 +201,4 @@ def test_a_full_disk_of_the_store_leaves_the_site(place: Path, monkeypatch: pyte
         with pytest.raises(OutputError, match="Make room on its disk"):
             run(place)
     assert files(place / "site") == before
-    assert all(each.status is PeriodStatus.PUBLISHED for each in run(place).values())
+    assert all(result.status is PeriodStatus.PUBLISHED for result in run(place).values())

@@ -82,11 +82,11 @@ def run(place: Path, *, to: str = "site", min_reports: int = 1_000, **terms: Ite
     sets = {name: frozenset(names) for name, names in terms.items()}
     inputs = Inputs(place / "summaries", place / "candidates", Options())
     results = publish(inputs, place / to, Terms(min_reports, **sets))
-    return {re.sub("@[0-9a-f]{8}(.*)/", r"\1 ", each.name): each for each in results}
+    return {re.sub("@[0-9a-f]{8}(.*)/", r"\1 ", result.name): result for result in results}
 
 
 def statuses(results: dict[str, PeriodResult]) -> dict[str, str]:
-    return {name: each.status.value for name, each in results.items()}
+    return {name: result.status.value for name, result in results.items()}
 
 
 def files(site: Path) -> dict[str, bytes]:
@@ -104,19 +104,26 @@ def test_a_site_has_pages_and_files_with_the_numbers_of_decode(place: Path) -> N
     assert set(statuses(run(place)).values()) == {"published"}
     folder = f"page@{PAGE.digest[:8]}"
     assert {name for name in files(place / "site") if "dark" not in name} == {
-        "feed.xml", "index.html", "report.js", "v1/index.json", "v1/page.json", "v1/page.csv",
+        "feed.xml",
+        "index.html",
+        "report.js",
+        "v1/index.json",
+        "v1/page.json",
+        "v1/page.csv",
         *(f"{folder}/{name}.html" for name in ("index", *DAYS)),
-    }  # fmt: skip
+    }
     counts = read_summary(place / "summaries" / f"page-{DAYS[1]}.parquet")
     assert isinstance(counts, BitCounts)
     decoding = decode(counts, ["a", "b", "=1+1"])
     period = document(place)["periods"][1]
-    assert [each["share"] for each in period["estimates"]] == [each.share for each in decoding]
+    assert [estimate["share"] for estimate in period["estimates"]] == [estimate.share for estimate in decoding]
     assert period["central_epsilon"] == period["composed_epsilon"] == release_epsilon(PAGE, int(counts.reports.min()))
     assert (period["period"], period["num_reports"], period["releases"]) == (DAYS[1], decoding.num_reports, 1)
     assert document(place)["definitions"] == {PAGE.digest: PAGE.to_dict()}
     rows = list(csv.DictReader(io.StringIO((place / "site" / "v1" / "page.csv").read_text())))
-    assert [float(row["share"]) for row in rows if row["period"] == DAYS[1]] == [each.share for each in decoding]
+    assert [float(row["share"]) for row in rows if row["period"] == DAYS[1]] == [
+        estimate.share for estimate in decoding
+    ]
     assert "'=1+1" in {row["candidate"] for row in rows}
     assert " ".join(rows[0]) == COLUMNS
     front = visible_page_text(place / "site" / "index.html")
@@ -140,8 +147,10 @@ def test_counts_of_an_open_period_are_not_published_by_any_clock(place: Path) ->
     """A summary of 1,800 reports that was pulled while the period was open was published for good, because its name and the clock said so."""
     write_day(place, DAYS[0], people=1_800, closed=False)
     assert statuses(run(place)) == {
-        f"page {DAYS[0]}": "waiting", f"page {DAYS[1]}": "published", f"dark {DAYS[0]}": "published"
-    }  # fmt: skip
+        f"page {DAYS[0]}": "waiting",
+        f"page {DAYS[1]}": "published",
+        f"dark {DAYS[0]}": "published",
+    }
     assert "does not say that the period was closed" in run(place)[f"page {DAYS[0]}"].reason
     write_day(place, DAYS[0], people=2_400)
     assert set(statuses(run(place)).values()) == {"published"}
@@ -205,7 +214,7 @@ def test_what_is_withheld_returns_and_what_is_withdrawn_does_not(place: Path) ->
     assert files(place / "site") == before
     assert results[f"page {DAYS[0]}"].reason.startswith("its summary is missing")
     results = run(place, withdrawn={f"page/{DAYS[0]}", "dark"})
-    assert {each.status for name, each in results.items() if DAYS[0] in name} == {PeriodStatus.WITHHELD}
+    assert {result.status for name, result in results.items() if DAYS[0] in name} == {PeriodStatus.WITHHELD}
     for _ in range(2):
         shown = files(place / "site")
         with closing(sqlite3.connect(store, isolation_level=None)) as opened:
@@ -306,7 +315,7 @@ def test_a_site_is_made_again_from_the_store_alone(place: Path) -> None:
     (place / "site").unlink()
     shutil.rmtree(place / "summaries")
     (place / "summaries").mkdir()
-    assert {each.status for each in run(place).values()} == {PeriodStatus.FAILED}
+    assert {result.status for result in run(place).values()} == {PeriodStatus.FAILED}
     assert files(place / "site") == before
     assert (place / "site").readlink() == version
 
@@ -328,7 +337,7 @@ def test_changed_counts_of_a_published_period_are_refused_until_they_replace_it(
 
 def shown_guarantees(place: Path, name: str) -> dict[str, dict[str, Any]]:
     """Guarantees of all published periods together, by the folder of their page."""
-    return {each["page"]: each["guarantee"] for each in document(place, name)["all_periods"]}
+    return {row["page"]: row["guarantee"] for row in document(place, name)["all_periods"]}
 
 
 @pytest.mark.usefixtures("place")
@@ -381,7 +390,7 @@ def test_a_period_that_was_taken_off_still_counts_for_a_person(place: Path) -> N
     before = shown_guarantees(place, "page")
     for taken in ("withheld", "withdrawn"):
         run(place, to="site", min_reports=1_000, **{taken: {f"page/{DAYS[0]}"}})
-        assert [each["period"] for each in document(place)["periods"]] == [DAYS[1]]
+        assert [period["period"] for period in document(place)["periods"]] == [DAYS[1]]
         assert shown_guarantees(place, "page") == before
     text = " ".join(visible_page_text(place / "site" / f"page@{PAGE.digest[:8]}" / "index.html").split())
     assert "epsilon of all 2 published periods together" in text
@@ -412,10 +421,10 @@ def test_each_file_of_a_site_has_one_path(place: Path, monkeypatch: pytest.Monke
     for name in names:
         write_day(place, DAYS[0], replace(DARK, name=name))
     results = run(place)
-    failed = {name: each.reason for name, each in results.items() if each.status is not PeriodStatus.PUBLISHED}
+    failed = {name: result.reason for name, result in results.items() if result.status is not PeriodStatus.PUBLISHED}
     assert list(failed) == [f"index {DAYS[0]}"]
     assert "--withhold index" in failed[f"index {DAYS[0]}"]
-    listed = {each["metric"]: each["json"] for each in document(place, "index")["metrics"]}
+    listed = {row["metric"]: row["json"] for row in document(place, "index")["metrics"]}
     assert listed.keys() == {"page", "dark", *names} - {"index"}
     for name, address in listed.items():
         assert json.loads((place / "site" / "v1" / address).read_text())["metric"] == name
@@ -598,12 +607,26 @@ def test_only_what_changed_is_read_decoded_and_written(place: Path, monkeypatch:
     }
     folder = f"dark@{DARK.digest[:8]}"
     assert written == {
-        "index.html", "feed.xml", "v1/index.json", "v1/dark.json", "v1/dark.csv", f"{folder}/index.html", f"{folder}/2026-03-01.html"
-    }  # fmt: skip
+        "index.html",
+        "feed.xml",
+        "v1/index.json",
+        "v1/dark.json",
+        "v1/dark.csv",
+        f"{folder}/index.html",
+        f"{folder}/2026-03-01.html",
+    }
 
 
 def test_a_preview_says_what_changes_and_why(place: Path) -> None:
-    arguments = ["publish", str(place / "summaries"), "--candidates", str(place / "candidates"), "--out-dir", str(place / "site"), "--check"]  # fmt: skip
+    arguments = [
+        "publish",
+        str(place / "summaries"),
+        "--candidates",
+        str(place / "candidates"),
+        "--out-dir",
+        str(place / "site"),
+        "--check",
+    ]
     page, dark = f"page@{PAGE.digest[:8]}", f"dark@{DARK.digest[:8]}"
     done = CliRunner().invoke(main, arguments)
     assert done.exit_code == 0
@@ -628,8 +651,8 @@ def test_a_preview_says_what_changes_and_why(place: Path) -> None:
     ]
     assert f"waiting: {page}/2026-03-04" in done.stderr
     found = json.loads(CliRunner().invoke(main, [*arguments, "--json"]).stdout)
-    assert {each["kind"] for each in found["changes"]} == {"changes"}
-    assert [each["status"] for each in found["periods"]] == ["published", "failed", "published", "waiting"]
+    assert {change["kind"] for change in found["changes"]} == {"changes"}
+    assert [period["status"] for period in found["periods"]] == ["published", "failed", "published", "waiting"]
 
 
 def test_a_preview_names_the_pages_of_a_run_that_did_not_end(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -701,7 +724,7 @@ def test_other_files_beside_the_versions_stay(place: Path) -> None:
 def test_two_files_of_one_path_are_refused(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run(place)
     monkeypatch.setattr(
-        publishing, "site_files", lambda *arguments: [each for each in site_files(*arguments) for _ in "12"]
+        publishing, "site_files", lambda *arguments: [file for file in site_files(*arguments) for _ in "12"]
     )
     before = files(place / "site")
     with pytest.raises(OutputError, match="cannot be written: File exists"):
