@@ -6,6 +6,10 @@ A mechanism with the law P_x of the reports of a value x has a blanket w with th
 
 So a client's reports are drawn from w with probability gamma, whatever its value is. Such reports hide those of another client.
 
+Weights, chances and ratios are floats. A weight and a chance are within 1e-12 of the exact ones, relatively (`CHANCE_ERROR`), and a ratio within
+1e-10 (`RATIO_ERROR`): `times` merges ratios whose logarithms agree in 12 digits, and all other operations are wrong by a few units in the last place.
+Whoever computes a bound adds these errors to it.
+
 Source: Balle, Bell, Gascon, Nissim 2019, "The privacy blanket of the shuffle model" (arXiv 1903.02837), section 5.
 Equations (P.4) to (P.6) in docs/explanation/privacy.md.
 """
@@ -23,6 +27,10 @@ Law = tuple[tuple[float, float], ...]
 """Law of a ratio P_x(y) / w(y) for y drawn from the blanket w: its (probability, ratio), in the order of the ratios."""
 
 CERTAIN: Law = ((1.0, 1.0),)
+CHANCE_ERROR = 1e-12
+"""Largest relative error of the weight and of the chances of a blanket."""
+RATIO_ERROR = 1e-10
+"""Largest relative error of the ratios of a blanket."""
 MAX_RATIOS = 16
 _MAX_COMMON_RATIOS = 6
 _DIGITS = 12

@@ -25,6 +25,7 @@ and multidimensional frequency estimates", sec. 3 (L-OSUE). Derivation: docs/exp
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, reduce
@@ -308,18 +309,18 @@ class UnaryResponse(Mechanism):
 
         For more than 64 reports it is the law for the permanent bit, from which all reports are drawn.
         """
-        p, q, b, a = self.prob_p, self.prob_q, self.permanent_p, self.permanent_q
+        b, a = self.permanent_p, self.permanent_q
         if reports > _MAX_COUNTED_REPORTS:
             return spread([(1 - b, (1 - a) / (1 - b)), (b, a / b)], 2) if 0 < b < a < 1 else ()
-        t = int(reports)
+        t, unit = int(reports), 1 << DYADIC_DIGITS
+        p, q, of_zero, of_one = (numerator(chance, DYADIC_DIGITS) for chance in (self.prob_p, self.prob_q, b, a))
         law = []
-        for s in range(t + 1):
-            if_one = _log_power(q, s) + _log_power(1 - q, t - s)
-            if_zero = _log_power(p, s) + _log_power(1 - p, t - s)
-            zero = _log_sum((_log(b) + if_one, _log(1 - b) + if_zero))
-            one = _log_sum((_log(a) + if_one, _log(1 - a) + if_zero))
-            if zero > -math.inf:  # at p = 0 and q = 1 all reports of a permanent bit are equal
-                law.append((math.exp(_log_binomial(t, s) + zero), math.exp(one - zero)))
+        for s in range(t + 1):  # in integers over unit**(t + 1); division of integers is rounded correctly
+            if_one, if_zero = q**s * (unit - q) ** (t - s), p**s * (unit - p) ** (t - s)
+            zero = of_zero * if_one + (unit - of_zero) * if_zero
+            one = of_one * if_one + (unit - of_one) * if_zero
+            if zero:  # at p = 0 and q = 1 all reports of a permanent bit are equal
+                law.append((max(math.comb(t, s) * zero / unit ** (t + 1), sys.float_info.min), one / zero))
         return spread(law, MAX_RATIOS)
 
     def mutual_information(self, num_bits: int, possible_ones: Iterable[int], reports: float) -> float:

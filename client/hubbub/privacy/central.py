@@ -7,27 +7,28 @@ Reports: n reports of one cohort, including this client's. Reports of other coho
 client's cohort, which is the same in all periods and metrics. The other n - 1 reports must exist and be genuine.
 
 It is the smaller of two bounds: of the metric's own mechanism (`blanket.py`), and of every mechanism with the same local epsilon
-(`amplification.py`).
+(`amplification.py`). Every step is rounded up.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
-from hubbub.mechanisms.blanket import joined
+from hubbub.mechanisms.blanket import Blanket, joined
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import Params
 from hubbub.number_checks import check_integer
 from hubbub.privacy.amplification import check_crowd, shuffle_amplification
 from hubbub.privacy.blanket import blanket_epsilon
-from hubbub.privacy.loss import check_num_reports, epochs_of, epsilon_of_values
+from hubbub.privacy.loss import check_num_reports, epochs_of, epsilon_rounded_up
 
 RELEASE_DELTA = 1e-9
 """Delta of the central epsilon of published counts."""
 _MAX_LOCAL = 50.0
-_MAX_REPORTS = 10**12
+_MAX_REPORTS = 10**9
 
 
 def central_epsilon(
@@ -51,7 +52,8 @@ def central_epsilon(
     Returns
     -------
     float
-        Epsilon, at most the local epsilon eps(t).
+        Epsilon, rounded up: at most the local epsilon, eps(t) or the sum over the epochs. It bounds any two values that do not change
+        in the t periods.
 
     Raises
     ------
@@ -86,14 +88,29 @@ def central_epsilon(
 
 @lru_cache(maxsize=1024)
 def _central(blocks: tuple[Params, ...], num_reports: int, delta: float, epochs: tuple[float, ...]) -> float:
-    local = math.fsum(epsilon_of_values(block, epochs) for block in blocks)
+    return _of_one_message(blocks, num_reports, delta, epochs)
+
+
+def _of_one_message(blocks: tuple[Params, ...], num_reports: int, delta: float, epochs: tuple[float, ...]) -> float:
+    """Return the central epsilon of an unchanging value, all of whose reports are one message."""
+    local = _local(blocks, Counter(epochs))
     bound = shuffle_amplification(local, num_reports, delta)
     if local > _MAX_LOCAL:
         return bound
-    blanket = joined(block.mechanism.blanket(block.num_bits, block.possible_ones, epochs) for block in blocks)
+    blanket = _blanket(blocks, epochs)
     return (
         min(bound, blanket_epsilon(blanket, local, min(num_reports, _MAX_REPORTS), delta)) if blanket.weight else bound
     )
+
+
+def _local(blocks: Sequence[Params], messages: Mapping[float, int]) -> float:
+    return math.fsum(
+        number * epsilon_rounded_up(block, reports) for block in blocks for reports, number in messages.items()
+    ) * (1 + 2**-50)
+
+
+def _blanket(blocks: Sequence[Params], epochs: Sequence[float]) -> Blanket:
+    return joined(block.mechanism.blanket(block.num_bits, block.possible_ones, epochs) for block in blocks)
 
 
 def release_epsilon(metric: Metric | Params, smallest_cohort: int, epochs: Sequence[float] = (1,)) -> float:

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from hubbub.mechanisms.ratio import ExactRatio
 
 
+_MAX_EXACT_REPORTS = 1_000
+
+
 def epsilon(metric: Metric | Params, num_reports: float = 1) -> float:
     """Return eps(t), the privacy loss of t reports of one unchanging value.
 
@@ -85,6 +88,22 @@ def exact_ratio(metric: Metric | Params, num_reports: float = 1) -> ExactRatio |
     blocks = [block.mechanism.exact_ratio(block.num_bits, block.possible_ones, num_reports) for block in metric.blocks]
     factors = [() if ratio is None else ratio.factors for ratio in blocks]
     return ExactRatio.product(chain.from_iterable(factors)) if all(factors) else None
+
+
+def epsilon_rounded_up(metric: Metric | Params, num_reports: float = 1) -> float:
+    """Return a float that is at least eps(t) and next to it, from fractions. For more than 1,000 reports it is the limit, if it is finite.
+
+    >>> two_coins = Params.one_hot(1, prob_p=0, prob_q=1, prob_f=0.5)
+    >>> epsilon_rounded_up(two_coins)  # ln 3 = 1.09861228866810969...
+    1.0986122886681098
+    """
+    ratio = exact_ratio(metric, math.inf) if num_reports > _MAX_EXACT_REPORTS else None
+    ratio = ratio or exact_ratio(metric, num_reports)
+    if ratio is None:
+        return math.inf
+    found = ratio.epsilon
+    nearest = float(found)
+    return nearest if nearest >= found else math.nextafter(nearest, math.inf)
 
 
 def check_num_reports(number: float, name: str = "num_reports") -> None:

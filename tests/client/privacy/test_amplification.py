@@ -44,14 +44,14 @@ def bits(params: Params) -> list[Distribution]:
 def test_bound_holds_for_shuffled_binary_randomized_responses(local: float, n: int) -> None:
     for share in (0.0, 0.2, 0.5, 0.9):
         eps = share * local
-        assert max(worst_deltas(coin(local), n, eps)) <= amplified_delta(eps, local, n) + 1e-12
+        assert max(worst_deltas(coin(local), n, eps)) <= amplified_delta(eps, local, n)
 
 
 @pytest.mark.parametrize("number", [3, 4])
 def test_bound_holds_for_shuffled_k_ary_randomized_responses(number: int) -> None:
     for local, n, share in product((0.5, 1.5), (2, 4), (0.1, 0.6)):
         eps = share * local
-        assert max(worst_deltas(one_of(number, local), n, eps)) <= amplified_delta(eps, local, n) + 1e-12
+        assert max(worst_deltas(one_of(number, local), n, eps)) <= amplified_delta(eps, local, n)
 
 
 @pytest.mark.parametrize("n", [2, 4])
@@ -59,12 +59,13 @@ def test_bound_holds_for_shuffled_reports(n: int) -> None:
     params = Params.one_hot(2, prob_p=0.25, prob_q=0.75, prob_f=0.25)
     local = epsilon(params)
     for share in (0.1, 0.6):
-        assert max(worst_deltas(bits(params), n, share * local)) <= amplified_delta(share * local, local, n) + 1e-12
+        assert max(worst_deltas(bits(params), n, share * local)) <= amplified_delta(share * local, local, n)
 
 
 def test_one_report_is_not_amplified() -> None:
     for local, eps in ((1.0, 0.0), (2.0, 0.5), (3.0, 2.9)):
-        assert amplified_delta(eps, local, 1) == pytest.approx(max(worst_deltas(coin(local), 1, eps)), rel=1e-12)
+        exact = max(worst_deltas(coin(local), 1, eps))
+        assert exact <= amplified_delta(eps, local, 1) <= exact * (1 + 1e-7)
     assert shuffle_amplification(1.0, 1, 1e-6) == pytest.approx(1.0, abs=1e-3)
 
 
@@ -82,7 +83,7 @@ def test_steps_are_close_to_the_exact_sum_and_never_below(local: float) -> None:
         return math.fsum(max(0.0, mine * a + (1 - mine) * b - grown * ((1 - mine) * a + mine * b)) for a, b in ways)
 
     exact = math.fsum(math.comb(n - 1, c) * clone**c * (1 - clone) ** (n - 1 - c) * sup(c) for c in range(n))
-    assert exact <= amplified_delta(eps, local, n) * (1 + 1e-9) <= 2 * exact
+    assert exact <= amplified_delta(eps, local, n) <= 2 * exact
 
 
 def test_epsilon_keeps_delta_and_is_at_most_the_closed_form() -> None:
@@ -126,4 +127,4 @@ def test_bound_holds_for_two_periods() -> None:
             others = [twice(1)] * trues + [twice(0)] * (n - 1 - trues)
             for mine in (0, 1):
                 found = hockey_stick(sums([twice(mine), *others]), sums([twice(1 - mine), *others]), share * local)
-                assert found <= amplified_delta(share * local, local, n) + 1e-12
+                assert found <= amplified_delta(share * local, local, n)
