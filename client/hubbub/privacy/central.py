@@ -6,15 +6,16 @@ which sees each report arrive; for the operator only the local epsilon holds.
 Reports: n reports of one cohort, including this client's. Reports of other cohorts do not help against an observer that knows the
 client's cohort, which is the same in all periods and metrics. The other n - 1 reports must exist and be genuine.
 
-It is the smaller of two bounds: of the metric's own mechanism (`blanket.py`), and of every mechanism with the same local epsilon
-(`amplification.py`). Every step is rounded up.
+It is the smaller of bounds for one message of all reports: of the metric's own mechanism (`blanket.py`), and of every mechanism with the same
+local epsilon (`amplification.py`). Reports with fresh noise, those of two epochs of `hold`, or any two without permanent noise, are also
+independent mechanisms, whose curves of delta compose (`loss_distribution.py`). Every step is rounded up.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from hubbub.mechanisms.blanket import Blanket, joined
@@ -22,13 +23,16 @@ from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import Params
 from hubbub.number_checks import check_integer
 from hubbub.privacy.amplification import check_crowd, shuffle_amplification
-from hubbub.privacy.blanket import blanket_epsilon
+from hubbub.privacy.blanket import blanket_curve, blanket_epsilon
 from hubbub.privacy.loss import check_num_reports, epochs_of, epsilon_rounded_up
+from hubbub.privacy.loss_distribution import LossDistribution, epsilon_of_independent
 
 RELEASE_DELTA = 1e-9
 """Delta of the central epsilon of published counts."""
 _MAX_LOCAL = 50.0
 _MAX_REPORTS = 10**9
+_TAIL = 0.02
+"""Share of delta that is given to infinite losses."""
 
 
 def central_epsilon(
@@ -64,7 +68,9 @@ def central_epsilon(
     -----
     t reports of an unchanging value are one message, which is eps(t)-DP, and n clients' messages amplify eps(t).
     Shuffling whole messages and then each period separately is the same as shuffling each period. Composing t
-    amplified eps(1) would be wrong, because the t reports share their permanent noise.
+    amplified eps(1) would be wrong if the t reports share their permanent noise, because the reports of the other clients do so as
+    well. With fresh noise, of the epochs of `hold` or without permanent noise, composing them is right, and usually less. Delta is that of all
+    periods together.
 
     References
     ----------
@@ -86,14 +92,20 @@ def central_epsilon(
     return _central(tuple(metric.blocks), num_reports, delta, epochs_of(periods, hold))
 
 
-@lru_cache(maxsize=1024)
 def _central(blocks: tuple[Params, ...], num_reports: int, delta: float, epochs: tuple[float, ...]) -> float:
-    return _of_one_message(blocks, num_reports, delta, epochs)
+    bound = _of_one_message(blocks, num_reports, delta, epochs)
+    messages = independent_messages(blocks, epochs)
+    return min(bound, _of_messages(blocks, num_reports, delta, messages)) if _are_several(messages) else bound
 
 
+def _are_several(messages: tuple[tuple[float, int], ...]) -> bool:
+    return sum(number for _, number in messages) > 1
+
+
+@lru_cache(maxsize=1024)
 def _of_one_message(blocks: tuple[Params, ...], num_reports: int, delta: float, epochs: tuple[float, ...]) -> float:
     """Return the central epsilon of an unchanging value, all of whose reports are one message."""
-    local = _local(blocks, Counter(epochs))
+    local = _local(blocks, Counter(epochs).items())
     bound = shuffle_amplification(local, num_reports, delta)
     if local > _MAX_LOCAL:
         return bound
@@ -103,9 +115,40 @@ def _of_one_message(blocks: tuple[Params, ...], num_reports: int, delta: float, 
     )
 
 
-def _local(blocks: Sequence[Params], messages: Mapping[float, int]) -> float:
+@lru_cache(maxsize=1024)
+def _of_messages(
+    blocks: tuple[Params, ...], num_reports: int, delta: float, messages: tuple[tuple[float, int], ...]
+) -> float:
+    """Return the central epsilon of any two histories of values, from the curve of each independent message."""
+    local = _local(blocks, messages)
+    total = sum(number for _, number in messages)
+    found = []
+    for reports, number in messages:
+        of_one = _local(blocks, [(reports, 1)])
+        if of_one > _MAX_LOCAL:
+            return local
+        curve = blanket_curve(
+            _blanket(blocks, (reports,)), of_one, min(num_reports, _MAX_REPORTS), _TAIL * delta / total
+        )
+        found.append((LossDistribution.of_curve(curve), number))
+    return min(local, epsilon_of_independent(found, delta))
+
+
+def independent_messages(blocks: Sequence[Params], epochs: Sequence[float]) -> tuple[tuple[float, int], ...]:
+    """Return (reports, number) of the messages with noise of their own: each epoch is one, or without permanent noise each report.
+
+    >>> coin, fresh = (Params.one_hot(1, prob_p=0.25, prob_q=0.75, prob_f=f) for f in (0.5, 0))
+    >>> independent_messages([coin], (3, 3, 1)), independent_messages([fresh], (7,))
+    (((3, 2), (1, 1)), ((1, 7),))
+    """
+    if math.isinf(sum(epochs)) or any(block.mechanism.has_permanent_noise for block in blocks):
+        return tuple(Counter(epochs).items())
+    return ((1, int(sum(epochs))),)
+
+
+def _local(blocks: Sequence[Params], messages: Iterable[tuple[float, int]]) -> float:
     return math.fsum(
-        number * epsilon_rounded_up(block, reports) for block in blocks for reports, number in messages.items()
+        number * epsilon_rounded_up(block, reports) for block in blocks for reports, number in messages
     ) * (1 + 2**-50)
 
 
@@ -115,6 +158,9 @@ def _blanket(blocks: Sequence[Params], epochs: Sequence[float]) -> Blanket:
 
 def release_epsilon(metric: Metric | Params, smallest_cohort: int, epochs: Sequence[float] = (1,)) -> float:
     """Return the central epsilon of the published sums of some periods, with delta 1e-9.
+
+    With several messages of independent noise it bounds any two histories of values, otherwise an unchanging value. So the condition of a page does
+    not depend on which bound is smaller.
 
     smallest_cohort : fewest reports of a cohort with reports. They are rounded down to two digits, which repeats cached bounds; fewer reports have
                       a larger epsilon, so the bound holds.
@@ -126,4 +172,8 @@ def release_epsilon(metric: Metric | Params, smallest_cohort: int, epochs: Seque
     """
     check_crowd(smallest_cohort, RELEASE_DELTA)
     unit = int(10 ** max(0, len(str(smallest_cohort)) - 2))
-    return _central(tuple(metric.blocks), smallest_cohort // unit * unit, RELEASE_DELTA, tuple(epochs))
+    num_reports, blocks = smallest_cohort // unit * unit, tuple(metric.blocks)
+    messages = independent_messages(blocks, epochs)
+    if _are_several(messages):
+        return _of_messages(blocks, num_reports, RELEASE_DELTA, messages)
+    return _of_one_message(blocks, num_reports, RELEASE_DELTA, tuple(epochs))

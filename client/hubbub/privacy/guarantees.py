@@ -381,7 +381,8 @@ def published_guarantee(
     Returns
     -------
     Guarantee
-        Central epsilon, or the local one if totals were replaced. The totals of one period have no condition on values.
+        Central epsilon, or the local one if totals were replaced. It has no condition on values for one period, with `hold`, or without
+        permanent noise.
 
     Raises
     ------
@@ -400,7 +401,8 @@ def published_guarantee(
     days = set(periods)
     epochs = Counter(0 if metric.hold is None else period_number(metric.period, day) // metric.hold for day in days)
     reports = sorted(epochs.values(), reverse=True)
-    condition = AnyRecordings() if len(days) == 1 else UnchangedValue(metric.kind)
+    has_fresh_noise = metric.hold is not None or not any(block.mechanism.has_permanent_noise for block in metric.blocks)
+    condition = AnyRecordings() if len(days) == 1 or has_fresh_noise else UnchangedValue(metric.kind)
     if replaced:
         return Guarantee(Observer.SITE, Unit.ALL_PERIODS, condition, epsilon_of_values(metric, reports))
     bound = release_epsilon(metric, num_clients, reports)

@@ -11,7 +11,7 @@ from typing import Any
 
 from hubbub.errors import HubbubError
 from hubbub.privacy.central import RELEASE_DELTA
-from hubbub.privacy.guarantees import SAME_RUNS
+from hubbub.privacy.guarantees import SAME_RUNS, UnchangedValue
 from hubbub.privacy.pricing import shown_epsilon
 from hubbub_decoder.batch_decoding.tasks import folder_of, releases
 from hubbub_decoder.errors import OutputError
@@ -172,7 +172,8 @@ def _about_all_periods(periods: Sequence[PublishedPeriod]) -> tuple[str, str]:
             f"{figure}. Different counts of one period were published. It bounds {person}: {condition}",
         )
     others = (
-        f"the {guarantee.num_clients:,} clients of the smallest cohort report in each of them, too, and their values do not change either"
+        f"the {guarantee.num_clients:,} clients of the smallest cohort report in each of them, too"
+        + (", and their values do not change either" if isinstance(guarantee.condition, UnchangedValue) else "")
         if number > 1
         else f"the {guarantee.num_clients:,} reports of the smallest cohort are genuine"
     )
