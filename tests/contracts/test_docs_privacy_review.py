@@ -1,4 +1,4 @@
-"""Figures of docs/explanation/privacy-review.md, computed from the code, and the program of docs/how-to/data-protection.md."""
+"""Figures of docs/explanation/privacy-review.md and acceptable-epsilon.md, computed from the code, and the program of docs/how-to/data-protection.md."""
 
 from __future__ import annotations
 
@@ -14,21 +14,22 @@ from click.testing import CliRunner
 
 from hubbub import Policy, load_definitions
 from hubbub.cli import main
-from hubbub.privacy import privacy_figures
+from hubbub.privacy import guarantees, privacy_figures, published_guarantee
 from hubbub.privacy.pricing import shown_epsilon
 from hubbub_decoder import Wishes, plan
 from tests.support.paths import DOCS, REPOSITORY
 
 PAGE = (DOCS / "explanation" / "privacy-review.md").read_text()
+IN_WORDS = (DOCS / "explanation" / "acceptable-epsilon.md").read_text()
 TEMPLATE = (DOCS / "how-to" / "data-protection.md").read_text()
 HOMEPAGE = load_definitions(REPOSITORY / "examples" / "metrics.toml")["homepage"]
 NO_BOUND = 1e6
 """Factors above this are printed as no bound in practice."""
 
 
-def rows_of(header: str) -> list[list[str]]:
+def rows_of(header: str, page: str) -> list[list[str]]:
     """Return the cells of each row of the table with this header."""
-    (table,) = re.findall(rf"^\| {re.escape(header)}.*\n\|[-|]+\n((?:\|.*\n)+)", PAGE, flags=re.MULTILINE)
+    (table,) = re.findall(rf"^\| {re.escape(header)}.*\n\|[-|]+\n((?:\|.*\n)+)", page, flags=re.MULTILINE)
     return [[cell.strip() for cell in row.strip("|").split("|")] for row in table.splitlines()]
 
 
@@ -78,7 +79,7 @@ def test_epsilons_in_words_follow_from_the_metric_and_the_default_policy() -> No
         figures.epsilon_lifetime,
         Policy().epsilon_total,
     ]
-    rows = rows_of("bound of `homepage`")
+    rows = rows_of("bound of `homepage`", IN_WORDS)
     assert len(rows) == len(epsilons)
     for (name, shown, *cells), exact in zip(rows, epsilons, strict=True):
         assert float(shown) == float(shown_epsilon(exact))
@@ -86,21 +87,30 @@ def test_epsilons_in_words_follow_from_the_metric_and_the_default_policy() -> No
     for units, row in ((figures.units_enrollment, rows[2]), (figures.units_lifetime, rows[3])):
         assert f"up to {units} different answers" in row[0]
     answer = epsilons[1]
-    assert f"e^20 = {math.exp(20) / 1e6:.0f} million" in PAGE
-    assert f"its factor of {factor_text(answer)}" in PAGE
+    assert f"e^20 = {math.exp(20) / 1e6:.0f} million" in IN_WORDS
+    assert f"its factor of {factor_text(answer)}" in IN_WORDS
 
 
-def test_bit_probabilities_are_those_of_the_metric() -> None:
-    params = HOMEPAGE.params
-    one, zero = (
-        params.mechanism.prob_q * response + params.mechanism.prob_p * (1 - response)
-        for response in (params.mechanism.permanent_q, params.mechanism.permanent_p)
-    )
-    assert f"with probability {100 * one:.1f} % if the answer sets it, and with probability {100 * zero:.1f} %" in PAGE
+def test_guarantees_of_the_review_are_the_objects() -> None:
+    days = [f"2026-11-{day:02}" for day in range(1, 31)]
+    assert "10,000 genuine clients" in PAGE
+    assert "one and 30 published days" in PAGE
+    published = [published_guarantee(HOMEPAGE, days[:number], 10_000) for number in (1, 30)]
+    assert rows_of("observer | of | epsilon | holds", PAGE) == [
+        [str(found.observer), str(found.unit), shown_epsilon(found.epsilon), found.condition.sentence]
+        for found in (*guarantees(HOMEPAGE, Policy()), *published)
+    ]
+
+
+def test_the_review_has_two_screens_that_begin_with_what_is_not_protected() -> None:
+    headings = re.findall(r"^## (.+)$", PAGE, flags=re.MULTILINE)
+    assert headings == ["Not protected", "Parties", "Guarantees", "How to verify"]
+    assert len(re.sub(r"\]\([^)]*\)|\|", " ", PAGE).split()) <= 850
+    assert len(PAGE.splitlines()) <= 100
 
 
 def test_detectable_shares_are_those_of_plans() -> None:
-    rows = rows_of("epsilon per report, per unchanging answer")
+    rows = rows_of("epsilon per report, per unchanging answer", IN_WORDS)
     assert len(rows) == 3
     for epsilons, shown in rows:
         report, answer = map(float, re.findall(r"[\d.]+", epsilons))
