@@ -6,9 +6,9 @@ A mechanism with the law P_x of the reports of a value x has a blanket w with th
 
 So a client's reports are drawn from w with probability gamma, whatever its value is. Such reports hide those of another client.
 
-Weights, chances and ratios are floats. A weight and a chance are within 1e-12 of the exact ones, relatively (`CHANCE_ERROR`), and a ratio within
-1e-10 (`RATIO_ERROR`): `times` merges ratios whose logarithms agree in 12 digits, and all other operations are wrong by a few units in the last place.
-Whoever computes a bound adds these errors to it.
+Weights, chances and ratios are floats. For at most `MAX_FACTORS` factors, a weight and a chance are within 1e-11 of the exact ones, relatively
+(`CHANCE_ERROR`), and a ratio within 1e-10 (`RATIO_ERROR`): `times` merges ratios whose logarithms agree in 13 digits, and all other operations are
+wrong by a few units in the last place. Whoever computes a bound adds these errors to it.
 
 Source: Balle, Bell, Gascon, Nissim 2019, "The privacy blanket of the shuffle model" (arXiv 1903.02837), section 5.
 Equations (P.4) to (P.6) in docs/explanation/privacy.md.
@@ -27,13 +27,15 @@ Law = tuple[tuple[float, float], ...]
 """Law of a ratio P_x(y) / w(y) for y drawn from the blanket w: its (probability, ratio), in the order of the ratios."""
 
 CERTAIN: Law = ((1.0, 1.0),)
-CHANCE_ERROR = 1e-12
+CHANCE_ERROR = 1e-11
 """Largest relative error of the weight and of the chances of a blanket."""
 RATIO_ERROR = 1e-10
 """Largest relative error of the ratios of a blanket."""
+MAX_FACTORS = 100
+"""Most laws that are multiplied: one for each true bit and epoch."""
 MAX_RATIOS = 16
 _MAX_COMMON_RATIOS = 6
-_DIGITS = 12
+_DIGITS = 13
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,10 +133,13 @@ def _blanket_of_one_bit(bit: Law) -> Blanket:
 
 def times(one: Law, other: Law, most: int = MAX_RATIOS) -> Law:
     """Return the law of the product of two independent ratios, with at most so many of them (`spread`)."""
-    chances: dict[float, list[float]] = {}
+    equal: dict[float, list[tuple[float, float]]] = {}
     for (chance, ratio), (more, factor) in product(one, other):
-        chances.setdefault(round(math.log(ratio * factor), _DIGITS), []).append(chance * more)
-    return spread([(math.fsum(summands), math.exp(log_ratio)) for log_ratio, summands in chances.items()], most)
+        equal.setdefault(round(math.log(ratio * factor), _DIGITS), []).append((chance * more, ratio * factor))
+    merged = [
+        (math.fsum(chance for chance, _ in points), min(ratio for _, ratio in points)) for points in equal.values()
+    ]
+    return spread(merged, most)
 
 
 def spread(law: Sequence[tuple[float, float]], most: int) -> Law:
@@ -150,12 +155,13 @@ def spread(law: Sequence[tuple[float, float]], most: int) -> Law:
         return tuple(ordered)
     low, high = ordered[0][1], ordered[-1][1]
     nodes = [low * (high / low) ** (i / (most - 1)) for i in range(most - 1)] + [high]
-    chances = [0.0] * most
+    chances: list[list[float]] = [[] for _ in nodes]
     place = 0
     for chance, ratio in ordered:
         while place < most - 2 and ratio > nodes[place + 1]:
             place += 1
-        share = min(1.0, (ratio - nodes[place]) / (nodes[place + 1] - nodes[place]))
-        chances[place] += chance * (1 - share)
-        chances[place + 1] += chance * share
-    return tuple((chance, node) for chance, node in zip(chances, nodes, strict=True) if chance > 0)
+        below, above = nodes[place], nodes[place + 1]
+        chances[place].append(chance * max(0.0, (above - ratio) / (above - below)))
+        chances[place + 1].append(chance * min(1.0, (ratio - below) / (above - below)))
+    sums = map(math.fsum, chances)
+    return tuple((chance, node) for chance, node in zip(sums, nodes, strict=True) if chance > 0)

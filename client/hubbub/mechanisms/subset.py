@@ -266,8 +266,10 @@ class SubsetSelection(Mechanism):
         """
         if len(epochs) > _MAX_EPOCHS or (not self.has_permanent_noise and any(reports > 1 for reports in epochs)):
             return Blanket(0.0, ())
-        d = self.num_values
-        once, all_reports = (self.num_ones, self.q_star), (1, self.permanent_q)
+        from fractions import Fraction
+
+        d, w, q, a = self.num_values, self.num_ones, Fraction(self.prob_q), Fraction(self.permanent_q)
+        once, all_reports = (w, a * q + (1 - a) * (w - q) / (d - 1)), (1, a)
         return joined(_rows_blanket(d, *(once if reports == 1 else all_reports)) for reports in epochs)
 
     def mutual_information(self, num_bits: int, possible_ones: Iterable[int], reports: float) -> float:
@@ -372,10 +374,10 @@ def _worst_count(is_below: Callable[[int, int], bool], num_values: int, num_ones
     return low
 
 
-def _rows_blanket(num_values: int, num_ones: int, included: float) -> Blanket:
+def _rows_blanket(num_values: int, num_ones: int, included: Fraction) -> Blanket:
     """Return the uniform blanket of rows of d bits with w ones, in which the true bit is one with some probability."""
     d, w = num_values, num_ones
-    ratios = ((1 - included) * d / (d - w), included * d / w)
+    ratios = (float((1 - included) * d / (d - w)), float(included * d / w))
     points = [(((1.0, ratio),), chance) for ratio, chance in zip(ratios, (1 - w / d, w / d), strict=True)]
     equal = tuple(Part(chance, ratio, CERTAIN, CERTAIN) for ratio, chance in points)
     chances = {(0, 0): (d - w) * (d - w - 1), (0, 1): w * (d - w), (1, 0): w * (d - w), (1, 1): w * (w - 1)}

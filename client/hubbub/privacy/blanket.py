@@ -168,7 +168,7 @@ class _Pair:
         theta = min(theta, self.largest_theta())
         factor = _lowered_factor(epsilon)
         log_mean = self.log_generating(factor, theta).real + self._rounding(factor, theta)
-        return log_mean - 1 - math.log(theta * self.weight * self.num_reports)
+        return log_mean + 4 * RATIO_ERROR - 1 - math.log(theta * self.weight * self.num_reports)
 
     def _rounding(self, factor: float, theta: float) -> float:
         """Return a bound of the relative error of E[e**(s S)] at all s of the integral: of its floats, and of the chances of w."""

@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
-from hubbub.mechanisms.blanket import Blanket, joined
+from hubbub.mechanisms.blanket import MAX_FACTORS, Blanket, joined
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import Params
 from hubbub.number_checks import check_integer
@@ -153,6 +153,8 @@ def _local(blocks: Sequence[Params], messages: Iterable[tuple[float, int]]) -> f
 
 
 def _blanket(blocks: Sequence[Params], epochs: Sequence[float]) -> Blanket:
+    if len(epochs) * sum(max(block.possible_ones) for block in blocks) > MAX_FACTORS:
+        return Blanket(0.0, ())
     return joined(block.mechanism.blanket(block.num_bits, block.possible_ones, epochs) for block in blocks)
 
 

@@ -93,7 +93,7 @@ def epsilon_of_independent(mechanisms: Sequence[tuple[LossDistribution, int]], d
 
     def bound(theta: float) -> float:
         moments = math.fsum(number * law.log_moment(theta) for law, number in mechanisms)
-        return (moments + theta * math.log(theta) - (1 + theta) * math.log1p(theta) - math.log(rest)) / theta
+        return (moments - theta * math.log1p(1 / theta) - math.log1p(theta) - math.log(rest)) / theta
 
     largest = max((law.losses[-1][0] for law, _ in mechanisms if law.losses), default=1.0)
     theta = minimizer(lambda x: bound(math.exp(x)), math.log(_SMALLEST_THETA), math.log(_MAX_EXPONENT / largest))

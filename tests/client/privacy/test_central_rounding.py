@@ -11,7 +11,8 @@ from itertools import product
 import numpy as np
 import pytest
 
-from hubbub.mechanisms.blanket import CERTAIN, CHANCE_ERROR, RATIO_ERROR
+from hubbub.mechanisms.blanket import CERTAIN, CHANCE_ERROR, MAX_RATIOS, RATIO_ERROR
+from hubbub.mechanisms.subset import SubsetSelection
 from hubbub.metrics.params import Params
 from hubbub.privacy import central_epsilon, epsilon, shuffle_amplification
 from hubbub.privacy.amplification import amplified_delta
@@ -30,7 +31,8 @@ DIGITS = 24
 def random_params(rng: np.random.Generator) -> Params:
     """One or two bits with probabilities of few or of all 24 digits, with or without permanent noise."""
     digits = int(rng.choice([3, DIGITS]))
-    p, middle, q = sorted(int(number) for number in rng.choice(np.arange(1, 2**digits), 3, replace=False))
+    places = 1 + rng.permutation(2**3 - 1)[:3] * 2 ** (digits - 3)
+    p, middle, q = sorted(int(number) for number in places + rng.integers(2 ** (digits - 3), size=3))
     unit = 2**digits
     if rng.random() < 0.5:
         return Params.one_hot(int(rng.integers(1, 3)), prob_p=p / unit, prob_q=q / unit, prob_f=0)
@@ -112,6 +114,38 @@ def test_delta_of_the_blanket_is_never_below_the_exact_sum_of_its_lemma(n: int, 
             exact = max(exact, total / (weight * n))
         found = params.mechanism.blanket(1, (0, 1), (1,))
         assert exact <= Fraction(blanket_delta(found, eps, n)), (params, eps, local)
+
+
+def test_weights_are_within_their_stated_error(unseen_seed: int) -> None:
+    """Bits of several permanent responses: the smallest ratio to "no value"; one bit: the smaller of both laws; rows: a row without the value."""
+    rng = np.random.default_rng(unseen_seed)
+    for _ in range(100):
+        p, b, a, q = (int(number) / 2**DIGITS for number in np.sort(rng.integers(2**20, 2**DIGITS - 2**20, 4)))
+        if not p < b < a < q:
+            continue
+        hashes, epochs = int(rng.integers(1, 9)), tuple(map(int, rng.integers(1, 4, rng.integers(1, 8))))
+        params = Params(
+            num_bits=128, num_hashes=hashes, num_cohorts=1, prob_p=p, prob_q=q, permanent_p=b, permanent_q=a
+        )
+        laws = [exact_bit_laws(params, reports) for reports in epochs]
+        least = math.prod(min(one / zero for zero, one in zip(*law, strict=True)) for law in laws)
+        found = params.mechanism.blanket(128, params.possible_ones, epochs).weight
+        assert abs(Fraction(found) / least**hashes - 1) < Fraction(CHANCE_ERROR), (params, epochs)
+        zeros, ones = ([math.prod(chances) for chances in product(*of)] for of in zip(*laws[:2], strict=True))
+        found = params.mechanism.blanket(1, (0, 1), epochs[:2]).weight
+        if len(zeros) <= MAX_RATIOS:
+            assert abs(Fraction(found) / sum(map(min, zeros, ones)) - 1) < Fraction(CHANCE_ERROR), (params, epochs)
+    for q in (0.75, 1 - 2**-20):
+        rows = SubsetSelection(num_values=8, num_ones=2, prob_q=q, permanent_q=1 - 2**-22)
+        included = sum(
+            chance * given
+            for chance, given in (
+                (Fraction(rows.permanent_q), Fraction(rows.prob_q)),
+                (1 - Fraction(rows.permanent_q), (2 - Fraction(rows.prob_q)) / 7),
+            )
+        )
+        found = rows.blanket(8, (1,), (1,)).weight
+        assert abs(Fraction(found) / ((1 - included) * 8 / 6) - 1) < Fraction(CHANCE_ERROR), q
 
 
 def test_chances_and_ratios_of_a_bit_are_within_their_stated_errors() -> None:
