@@ -367,7 +367,7 @@ def _format(metric: Metric, about: dict[str, Any]) -> str:
     if "central_epsilon" in about:
         lines.insert(
             -1,
-            f"  central epsilon = {about['central_epsilon']:.3g} at delta = {about['delta']:g}, for {about['reports_per_cohort']:,} reports in an average "
+            f"  central epsilon = {shown_epsilon(about['central_epsilon'])} at delta = {about['delta']:g}, for {about['reports_per_cohort']:,} reports in an average "
             f"cohort{'' if metric.group is None else f' of an average {metric.group.name}'}. It holds for the final totals of one period if the other reports are genuine, and not against the operator "
             "of the aggregator",
         )

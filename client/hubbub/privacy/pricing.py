@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, Context, Decimal
 
 from hubbub.metrics.metric import Metric
 from hubbub.privacy.loss import epsilon
 
 ROUNDING_SLACK = 1e-9
 """Slack of comparisons of epsilons, so that rounding of floats never costs a unit."""
+_ROUNDING_UP = Context(prec=400, rounding=ROUND_CEILING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +70,11 @@ def cost_text(unit: str, epsilon: float) -> str:
 
 
 def shown_epsilon(epsilon: float) -> str:
-    """Return an epsilon with three decimals, rounded up so that a printed bound is never below the exact one.
+    """Return an epsilon with three decimals, rounded up so that a printed bound is never below the epsilon.
 
-    >>> shown_epsilon(4.3944), shown_epsilon(2.0), shown_epsilon(math.inf)
-    ('4.395', '2.000', 'no bound')
+    >>> shown_epsilon(4.3944), shown_epsilon(4.3940000001), shown_epsilon(2.0), shown_epsilon(math.inf)
+    ('4.395', '4.395', '2.000', 'no bound')
     """
     if math.isinf(epsilon):
         return "no bound"
-    return f"{math.ceil((epsilon - ROUNDING_SLACK) * 1000) / 1000:.3f}"
+    return f"{Decimal(repr(float(epsilon))).quantize(Decimal('0.001'), context=_ROUNDING_UP):f}"

@@ -23,6 +23,7 @@ import numpy as np
 from hubbub.mechanisms.unary import differing_bits
 from hubbub.metrics.params import Params
 from hubbub.privacy import central_epsilon
+from hubbub.privacy.pricing import shown_epsilon
 from hubbub_decoder.array_types import Flags, Floats
 from hubbub_decoder.errors import PlanError
 from hubbub_decoder.planning.law.accuracy import MAX_REPORTS
@@ -237,7 +238,7 @@ def allowed_cohorts(wishes: Wishes, block: Params, choices: tuple[int, ...] = ()
 
         raise PlanError(
             f"`central = {most:g}` is not reached: {reports:,} reports in {least} cohort{'s' * (least > 1)} have a central epsilon of "
-            f"{cohorts_central(wishes, block, least):.3g} at delta = {DELTA:g}, because only the reports of one cohort hide each other. "
+            f"{shown_epsilon(cohorts_central(wishes, block, least))} at delta = {DELTA:g}, because only the reports of one cohort hide each other. "
             f"{_reports_for(central, most, least)}"
         )
     return kept

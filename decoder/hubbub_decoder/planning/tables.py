@@ -76,7 +76,7 @@ def _figures(description: Description) -> Iterator[tuple[str, str]]:
         if params.num_cohorts > 1
         else f" ({description.num_reports:,})"
     )
-    yield "central epsilon", f"{description.central:.3g} at delta = {DELTA:g}, among the reports{cohort}"
+    yield "central epsilon", f"{shown_epsilon(description.central)} at delta = {DELTA:g}, among the reports{cohort}"
     identified = (
         f"{description.permanent_bits:,.1f} bits, identifies one of {_power_of_two(description.permanent_bits)} clients"
     )
