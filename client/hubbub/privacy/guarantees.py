@@ -75,7 +75,7 @@ class Unit(StrEnum):
     LIFETIME
         All reports under all secrets.
     ALL_PERIODS
-        The totals of all published periods.
+        The totals of all published periods, in which the client has one secret: with a second one it draws another permanent response.
     DAYS
         All reports about a number of days in a row, under one secret.
     """
@@ -85,7 +85,7 @@ class Unit(StrEnum):
     VALUE = "value"
     ENROLLMENT = "enrollment"
     LIFETIME = "lifetime"
-    ALL_PERIODS = "all published periods"
+    ALL_PERIODS = "all published periods, under one secret"
     DAYS = "days in a row"
 
 
@@ -274,8 +274,8 @@ class Guarantee:
     num_units
         Units of the ledger whose epsilons are added up. 0: the policy blocks the metric.
     num_clients
-        Genuine clients of one cohort, this one among them, that must report in every observed period, with values as the
-        condition says. 1: the bound needs no others.
+        Genuine clients of one cohort, this one among them, that must report in every observed period, under one secret each and with
+        values as the condition says. 1: the bound needs no others.
     """
 
     observer: Observer
