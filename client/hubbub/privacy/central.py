@@ -95,7 +95,7 @@ def central_epsilon(
 def _central(blocks: tuple[Params, ...], num_reports: int, delta: float, epochs: tuple[float, ...]) -> float:
     bound = _of_one_message(blocks, num_reports, delta, epochs)
     messages = independent_messages(blocks, epochs)
-    return min(bound, _of_messages(blocks, num_reports, delta, messages)) if _are_several(messages) else bound
+    return min(bound, epsilon_of_messages(blocks, num_reports, delta, messages)) if _are_several(messages) else bound
 
 
 def _are_several(messages: tuple[tuple[float, int], ...]) -> bool:
@@ -116,7 +116,7 @@ def _of_one_message(blocks: tuple[Params, ...], num_reports: int, delta: float, 
 
 
 @lru_cache(maxsize=1024)
-def _of_messages(
+def epsilon_of_messages(
     blocks: tuple[Params, ...], num_reports: int, delta: float, messages: tuple[tuple[float, int], ...]
 ) -> float:
     """Return the central epsilon of any two histories of values, from the curve of each independent message."""
@@ -177,5 +177,5 @@ def release_epsilon(metric: Metric | Params, smallest_cohort: int, epochs: Seque
     num_reports, blocks = smallest_cohort // unit * unit, tuple(metric.blocks)
     messages = independent_messages(blocks, epochs)
     if _are_several(messages):
-        return _of_messages(blocks, num_reports, RELEASE_DELTA, messages)
+        return epsilon_of_messages(blocks, num_reports, RELEASE_DELTA, messages)
     return _of_one_message(blocks, num_reports, RELEASE_DELTA, tuple(epochs))

@@ -164,7 +164,9 @@ def _about_all_periods(periods: Sequence[PublishedPeriod]) -> tuple[str, str]:
     """Return the epsilon of one person over all periods that a page has ever shown, and the conditions under which it is a bound."""
     guarantee, number = guarantee_of_page(periods), len(periods)
     name = f"epsilon of all {number} published periods together" if number > 1 else "epsilon of the published period"
-    person = f"what they reveal about one person who reports in {'each of them under one secret' if number > 1 else 'it'}"
+    person = (
+        f"what they reveal about one person who reports in {'each of them under one secret' if number > 1 else 'it'}"
+    )
     figure, condition = shown_epsilon(guarantee.epsilon), f"{guarantee.condition.sentence}, {SAME_RUNS}"
     if guarantee.num_clients == 1 and not guarantee.delta:
         return (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from itertools import combinations_with_replacement, permutations, product
@@ -15,11 +16,11 @@ from hubbub import Metric
 from hubbub.mechanisms.unary import UnaryResponse
 from hubbub.metrics.params import Params
 from hubbub.privacy import central_epsilon, epsilon, published_guarantee
-from hubbub.privacy.blanket import blanket_curve
-from hubbub.privacy.loss_distribution import LossDistribution, epsilon_of_independent
+from hubbub.privacy.central import epsilon_of_messages
+from hubbub.privacy.loss_distribution import LossDistribution
 from tests.support.enumerate_shuffling import (
     Chance,
-    exact_bit_laws,
+    exact_report_laws,
     lowered_exponential,
     shuffled,
 )
@@ -32,22 +33,17 @@ Law = dict[tuple[tuple[int, ...], ...], Chance]
 
 def composed(params: Params, n: int, delta: float, epochs: Sequence[int]) -> float:
     """Return the bound for any two histories of epochs, each with so many reports of one permanent response."""
-    found = []
-    for reports in epochs:
-        blanket = params.mechanism.blanket(1, params.possible_ones, (reports,))
-        curve = blanket_curve(blanket, epsilon(params, reports) * (1 + 1e-12), n, delta / 50 / len(epochs))
-        found.append((LossDistribution.of_curve(curve), 1))
-    return epsilon_of_independent(found, delta)
+    return epsilon_of_messages((params,), n, delta, tuple(Counter(epochs).items()))
 
 
 def violations(
-    seen: Callable[[Sequence[History]], Law], length: int, n: int, eps: float, delta: float
+    seen: Callable[[Sequence[History]], Law], length: int, n: int, eps: float, delta: float, num_values: int = 2
 ) -> tuple[int, int]:
     """Count the pairs of histories of one client, and histories of the others, whose delta is above the given one, and all of them.
 
     seen : law of what is seen of the histories of all n clients
     """
-    factor, histories, above, number = lowered_exponential(eps), list(product((0, 1), repeat=length)), 0, 0
+    factor, histories, above, number = lowered_exponential(eps), list(product(range(num_values), repeat=length)), 0, 0
     for others in combinations_with_replacement(histories, n - 1):
         laws = [seen((mine, *others)) for mine in histories]
         for first, second in permutations(laws, 2):
@@ -59,7 +55,7 @@ def violations(
 
 def fresh(params: Params, epochs: Sequence[int]) -> Callable[[Sequence[History]], Law]:
     """Every epoch has noise of its own: its shuffled messages are independent of those of the others."""
-    laws = [exact_bit_laws(params, reports) for reports in epochs]
+    laws = [exact_report_laws(params, reports) for reports in epochs]
 
     def seen(people: Sequence[History]) -> Law:
         of_epochs = [shuffled([law[history[i]] for history in people]) for i, law in enumerate(laws)]
@@ -90,18 +86,18 @@ def memoized(params: Params) -> Callable[[Sequence[History]], Law]:
     return seen
 
 
-def random_bit(rng: np.random.Generator, prob_f: float) -> Params:
+def random_bits(rng: np.random.Generator, prob_f: float, num_bits: int = 1) -> Params:
     p, q = sorted(int(number) for number in rng.choice(np.arange(1, 64), 2, replace=False))
-    return Params.one_hot(1, prob_p=p / 64, prob_q=q / 64, prob_f=prob_f)
+    return Params.one_hot(num_bits, prob_p=p / 64, prob_q=q / 64, prob_f=prob_f)
 
 
 def test_no_pair_of_histories_exceeds_the_bound_without_permanent_noise(unseen_seed: int) -> None:
-    """Two or three clients, two periods, one bit: all pairs of histories, whatever the others do."""
+    """Two periods, three clients with one bit or two with two: all pairs of histories, whatever the others do."""
     rng = np.random.default_rng(unseen_seed)
     checked = 0
-    for _ in range(25):
-        params, n, delta = random_bit(rng, 0), int(rng.integers(2, 4)), float(10 ** rng.uniform(-3, -0.5))
-        above, number = violations(fresh(params, (1, 1)), 2, n, composed(params, n, delta, (1, 1)), delta)
+    for k, n in ((1, 3), (2, 2)) * 8:
+        params, delta = random_bits(rng, 0, k), float(10 ** rng.uniform(-3, -0.5))
+        above, number = violations(fresh(params, (1, 1)), 2, n, composed(params, n, delta, (1, 1)), delta, k + 1)
         assert above == 0, (params, n, delta)
         checked += number
     assert checked > 1_000
@@ -112,7 +108,7 @@ def test_no_pair_of_histories_exceeds_the_bound_of_epochs(epochs: tuple[int, ...
     """Permanent noise that is drawn anew in each epoch: two clients, and all reports of an epoch are one message."""
     rng = np.random.default_rng(unseen_seed)
     for _ in range(12):
-        params, delta = random_bit(rng, float(rng.choice([0.25, 0.5]))), float(10 ** rng.uniform(-3, -0.5))
+        params, delta = random_bits(rng, float(rng.choice([0.25, 0.5]))), float(10 ** rng.uniform(-3, -0.5))
         above, _ = violations(fresh(params, epochs), 2, 2, composed(params, 2, delta, epochs), delta)
         assert above == 0, (params, delta)
 

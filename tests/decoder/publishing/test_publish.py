@@ -355,13 +355,18 @@ def test_a_site_states_the_central_epsilon_of_a_person_over_all_periods(place: P
     folder = f"held@{metric.digest[:8]}"
     (guarantee,) = shown_guarantees(place, "held").values()
     assert guarantee["epsilon"] == person
-    assert (guarantee["observer"], guarantee["unit"]) == ("reader of the published site", "all published periods, under one secret")
+    assert (guarantee["observer"], guarantee["unit"]) == (
+        "reader of the published site",
+        "all published periods, under one secret",
+    )
     assert (guarantee["num_clients"], guarantee["is_unconditional"]) == (cohort, False)
     assert ("unchanging" in guarantee["condition"]) == (hold is None)
     text = " ".join(visible_page_text(place / "site" / folder / "index.html").split())
     assert f"Central epsilon of all 5 published periods together {shown_epsilon(person)}, with delta 1e-09" in text
     assert "one person who reports in each of them under one secret" in text
-    assert f"if the {cohort:,} clients of the smallest cohort report in each of them, too, each under one secret" in text
+    assert (
+        f"if the {cohort:,} clients of the smallest cohort report in each of them, too, each under one secret" in text
+    )
     assert ("and their values do not change either" in text) == (hold is None)
     front = " ".join(visible_page_text(place / "site" / "index.html").split())
     assert f"{shown_epsilon(of_last)} {shown_epsilon(person)}" in front
