@@ -93,6 +93,16 @@ def test_epsilon_keeps_delta_and_is_at_most_the_closed_form() -> None:
         assert eps <= closed_form_epsilon(local, n, delta) <= local
 
 
+@pytest.mark.parametrize("n", [10**5, 10**9])
+@pytest.mark.parametrize("local", [0.01, 1.0, 5.0])
+def test_closed_form_is_the_theorem_for_every_mechanism(local: float, n: int) -> None:
+    """Not that of 2022, which has 2 / (e^eps0 + 1) in the place of the probability e^-eps0 of a clone, and an erratum."""
+    clones = n * math.exp(-local)
+    other = 8 * math.sqrt(math.log(4 / 1e-9) / clones) + 8 / clones
+    exact = math.log(1 + (math.exp(local) - 1) / (math.exp(local) + 1) * other)
+    assert closed_form_epsilon(local, n, 1e-9) == pytest.approx(min(local, exact), rel=1e-8)
+
+
 def test_central_epsilon_decreases_with_reports_and_is_at_most_local() -> None:
     sizes = [1, 10, 100, 1_000, 10_000, 10**6, 10**9, 10**12]
     found = [shuffle_amplification(1.07, n, 1e-9) for n in sizes]
