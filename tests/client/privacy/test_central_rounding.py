@@ -135,17 +135,12 @@ def test_weights_are_within_their_stated_error(unseen_seed: int) -> None:
         found = params.mechanism.blanket(1, (0, 1), epochs[:2]).weight
         if len(zeros) <= MAX_RATIOS:
             assert abs(Fraction(found) / sum(map(min, zeros, ones)) - 1) < Fraction(CHANCE_ERROR), (params, epochs)
-    for q in (0.75, 1 - 2**-20):
-        rows = SubsetSelection(num_values=8, num_ones=2, prob_q=q, permanent_q=1 - 2**-22)
-        included = sum(
-            chance * given
-            for chance, given in (
-                (Fraction(rows.permanent_q), Fraction(rows.prob_q)),
-                (1 - Fraction(rows.permanent_q), (2 - Fraction(rows.prob_q)) / 7),
-            )
-        )
+    for rate in (0.75, 1 - 2**-20):
+        rows = SubsetSelection(num_values=8, num_ones=2, prob_q=rate, permanent_q=1 - 2**-22)
+        kept, shown = Fraction(rows.permanent_q), Fraction(rows.prob_q)
+        included = kept * shown + (1 - kept) * (2 - shown) / 7
         found = rows.blanket(8, (1,), (1,)).weight
-        assert abs(Fraction(found) / ((1 - included) * 8 / 6) - 1) < Fraction(CHANCE_ERROR), q
+        assert abs(Fraction(found) / ((1 - included) * 8 / 6) - 1) < Fraction(CHANCE_ERROR), rate
 
 
 def test_chances_and_ratios_of_a_bit_are_within_their_stated_errors() -> None:
