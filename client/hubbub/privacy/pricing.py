@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, Context, Decimal
 
 from hubbub.metrics.metric import Metric
 from hubbub.privacy.loss import epsilon
 
 ROUNDING_SLACK = 1e-9
 """Slack of comparisons of epsilons, so that rounding of floats never costs a unit."""
-_ROUNDING_UP = Context(prec=400, rounding=ROUND_CEILING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +73,9 @@ def shown_epsilon(epsilon: float) -> str:
     >>> shown_epsilon(4.3944), shown_epsilon(4.3940000001), shown_epsilon(2.0), shown_epsilon(math.inf)
     ('4.395', '4.395', '2.000', 'no bound')
     """
+    from decimal import ROUND_CEILING, Context, Decimal
+
     if math.isinf(epsilon):
         return "no bound"
-    return f"{Decimal(repr(float(epsilon))).quantize(Decimal('0.001'), context=_ROUNDING_UP):f}"
+    rounding_up = Context(prec=400, rounding=ROUND_CEILING)
+    return f"{Decimal(repr(float(epsilon))).quantize(Decimal('0.001'), context=rounding_up):f}"
