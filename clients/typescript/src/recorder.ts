@@ -239,16 +239,17 @@ export class Recorder {
   /** True bits of a value together with the period's earlier recordings, and what to keep of them for the next, sealed. */
   #withEarlier(encoder: MetricEncoder, { value, number }: Reading, sealed: string): [TrueBits, string] {
     const { kind } = encoder.metric;
+    if (kind.addsUp) {
+      const bits = value.bits | (sealed ? kind.fromKey(encoder.sealer.open(sealed)).bits : 0n);
+      const together = { ...value, bits };
+      return [together, encoder.sealer.seal(kind.key(together))];
+    }
     const earlier = sealed ? new DataView(encoder.sealer.open(sealed).slice().buffer).getFloat64(0) : null;
     const seal = (number: number): string => {
       const view = new DataView(new ArrayBuffer(8));
       view.setFloat64(0, number);
       return encoder.sealer.seal(new Uint8Array(view.buffer));
     };
-    if (kind.addsUp) {
-      const bits = value.bits | BigInt(earlier ?? 0);
-      return [{ ...value, bits }, seal(Number(bits))];
-    }
     if (kind.several === "one" || (number === null && earlier === null)) return [value, ""];
     const total = number === null ? earlier! : combined(kind.several, earlier, number);
     return [encoder.trueBits(total), seal(total)];

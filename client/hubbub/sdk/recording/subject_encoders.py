@@ -58,8 +58,8 @@ class SubjectEncoder:
         """
         kind = self.encoder.metric.kind
         if kind.adds_up and isinstance(value, BloomBits):
-            value = BloomBits(value | int(self._sealer.open_number(sealed) or 0))
-            return value, self._sealer.seal_number(value)
+            value = BloomBits(value | self._sealer.open(sealed))
+            return value, self._sealer.seal(value)
         buckets = kind.accumulating
         if buckets is None:
             return value, b""
