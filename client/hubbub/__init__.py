@@ -7,6 +7,7 @@ from hubbub.consent import Consent, ConsentRecord
 from hubbub.encoding.encoder import Encoder
 from hubbub.encoding.secret import Secret
 from hubbub.errors import DefinitionError, HubbubError, InvalidValueError, ParameterError, SummaryError
+from hubbub.mechanisms.privset import PrivSet
 from hubbub.mechanisms.subset import SubsetSelection
 from hubbub.mechanisms.unary import UnaryResponse
 from hubbub.metrics.buckets import Buckets, Estimand, Several
@@ -52,6 +53,7 @@ __all__ = [
     "Period",
     "PeriodKind",
     "Policy",
+    "PrivSet",
     "ProblemType",
     "RefusedError",
     "Report",

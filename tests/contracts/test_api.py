@@ -53,6 +53,9 @@ PUBLIC_MODULES = (
 
 PUBLIC_MEMBERS: dict[str, set[str]] = {
     "hubbub.Kind": {"blocks", "labels", "named_values", "num_bits", "num_cohorts", "word"},
+    "hubbub.PrivSet": {
+        *("max_items", "num_ones", "num_values", "permanent_p", "permanent_q", "prob_hit", "prob_p", "prob_q")
+    },
     "hubbub.SubsetSelection": {"num_ones", "num_values", "permanent_p", "permanent_q", "prob_p", "prob_q"},
     "hubbub.UnaryResponse": {"permanent_p", "permanent_q", "prob_p", "prob_q"},
     "hubbub.typing.Mechanism": {"fields", "has_permanent_noise", "p_star", "prob_f", "probabilities", "q_star"},

@@ -18,7 +18,18 @@ import hubbub
 import hubbub.privacy
 import hubbub_decoder
 import hubbub_decoder.plots
-from hubbub import Discovery, Group, Limits, Metric, ParameterError, Params, Policy, SubsetSelection, UnaryResponse
+from hubbub import (
+    Discovery,
+    Group,
+    Limits,
+    Metric,
+    ParameterError,
+    Params,
+    Policy,
+    PrivSet,
+    SubsetSelection,
+    UnaryResponse,
+)
 from hubbub.summary import BitCounts, Reports
 from hubbub_decoder import Decoding, Overlap, Wishes
 from tests.contracts.test_public_signatures import of_function, public_things
@@ -154,6 +165,7 @@ CALLS: dict[str, tuple[Callable[..., object], dict[str, Any]]] = {
         Policy,
         {"epsilon_report": 1.0, "epsilon_enrollment": 2.0, "epsilon_metric": 3.0, "epsilon_total": 4.0},
     ),
+    "hubbub.PrivSet": (PrivSet, {"num_values": 6, "max_items": 2, "num_ones": 1, "prob_hit": 0.75}),
     "hubbub.SubsetSelection": (SubsetSelection, {"num_values": 4, "num_ones": 1, "prob_q": 0.5, "permanent_q": 0.75}),
     "hubbub.UnaryResponse": (UnaryResponse, NOISE),
 }

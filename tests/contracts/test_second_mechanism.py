@@ -32,7 +32,7 @@ def test_definition_names_its_mechanism() -> None:
     assert (AGE.params.canonical()["mechanism"], unary.params.canonical().get("mechanism")) == ("subset", None)
     text = "\n".join(toml_lines(AGE)).replace("# expires = YYYY-MM-DD", "expires = 2030-01-01")
     assert parse_definitions(text)["age"].digest == AGE.digest
-    with pytest.raises(DefinitionError, match="mechanism must be one of unary, subset, got 'grr'"):
+    with pytest.raises(DefinitionError, match=r"mechanism must be one of .+, got 'grr'"):
         parse_definitions(text.replace('"subset"', '"grr"'))
 
 

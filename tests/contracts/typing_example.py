@@ -39,6 +39,7 @@ from hubbub import (
     Period,
     PeriodKind,
     Policy,
+    PrivSet,
     ProblemType,
     RefusedError,
     Report,
@@ -156,6 +157,10 @@ def metrics() -> Metric:
     assert_type((subsetselection.num_values, subsetselection.num_ones), tuple[int, int])
     assert_type((subsetselection.prob_p, subsetselection.prob_q), tuple[float, float])
     assert_type((subsetselection.permanent_p, subsetselection.permanent_q), tuple[float, float])
+    privset = PrivSet(num_values=6, max_items=2, num_ones=1, prob_hit=0.6)
+    assert_type((privset.num_values, privset.max_items, privset.num_ones), tuple[int, int, int])
+    assert_type((privset.prob_hit, privset.prob_p, privset.prob_q), tuple[float, float, float])
+    assert_type((privset.permanent_p, privset.permanent_q), tuple[float, float])
     assert_type(Params.one_hot(4, prob_p=0, prob_q=1, prob_f=0.5), Params)
     metric = Metric.string("homepage", params, period=PeriodKind.WEEK, hold=4, owner="you@example.org")
     metric = Metric.categorical(

@@ -43,6 +43,8 @@ class Mechanism(ABC):
         Whether the bits of a report are independent, given the value.
     has_no_value_bit
         Whether "no value" is a value with a bit of its own, the last one, because each value has exactly one bit.
+    takes_sets
+        Whether a client may have several values at once, or none.
     prob_p
         p, the probability that a reported bit is one if the permanent bit is 0.
     prob_q
@@ -60,6 +62,7 @@ class Mechanism(ABC):
     optional_fields: ClassVar[tuple[str, ...]]
     has_independent_bits: ClassVar[bool] = False
     has_no_value_bit: ClassVar[bool] = False
+    takes_sets: ClassVar[bool] = False
 
     prob_p: float
     prob_q: float

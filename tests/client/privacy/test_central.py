@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from itertools import pairwise, product
+from itertools import combinations, pairwise, product
 
 import numpy as np
 import pytest
@@ -11,13 +11,14 @@ from scipy import stats
 
 from hubbub import Metric, ParameterError, Params
 from hubbub.mechanisms.blanket import Blanket, joined
+from hubbub.mechanisms.privset import PrivSet
 from hubbub.mechanisms.subset import SubsetSelection
 from hubbub.mechanisms.unary import UnaryResponse
 from hubbub.privacy import central_epsilon, epsilon, shuffle_amplification
 from hubbub.privacy.blanket import blanket_delta
 from hubbub.privacy.loss import epsilon_rounded_up
 from tests.support.enumerate_mechanism import bloom_filters, report_distribution
-from tests.support.enumerate_rows import row_distribution
+from tests.support.enumerate_rows import row_distribution, set_distribution
 from tests.support.enumerate_shuffling import Distribution, worst_deltas
 
 DELTA = 1e-9
@@ -106,6 +107,19 @@ def test_bound_holds_for_subset_selection(num_values: int, num_ones: int) -> Non
         blanket, local = rows.blanket(num_values, (1,), (reports,)), rows.epsilon(num_values, (1,), reports)
         for n in (1, 2, 3):
             assert_bounds(laws, blanket, local, n)
+
+
+@pytest.mark.parametrize(("num_values", "max_items", "num_ones"), [(2, 1, 1), (4, 2, 1), (4, 2, 2), (5, 2, 1)])
+def test_bound_holds_for_sets(num_values: int, max_items: int, num_ones: int) -> None:
+    rows = PrivSet(num_values=num_values, max_items=max_items, num_ones=num_ones, prob_hit=0.9375)
+    items = range(rows.num_items)
+    sets = [own for size in range(len(items) + 1) for own in combinations(items, size)]
+    laws: list[Distribution] = [set_distribution(rows, own) for own in sets]
+    for n in (1, 2, 3):
+        assert_bounds(laws, rows.blanket(num_values, (), (1,)), rows.epsilon(num_values, (), 1), n)
+    two_epochs: list[Distribution] = [[x * y for x, y in product(law, repeat=2)] for law in laws[:4]]
+    assert_bounds(two_epochs, rows.blanket(num_values, (), (1, 1)), 2 * rows.epsilon(num_values, (), 1), 2)
+    assert rows.blanket(num_values, (), (2,)).weight == 0
 
 
 @pytest.mark.parametrize(("local", "n"), [(1.0, 300), (2.0, 1_000), (4.0, 1_000)])
