@@ -56,7 +56,7 @@ def test_check_accepts_the_definitions_of_the_page(tmp_path: Path) -> None:
         str(tmp_path / argument) if argument == "metrics.toml" else argument for argument in shlex.split(command)
     ]
     done = CliRunner().invoke(main, arguments)
-    assert (done.exit_code, done.stdout) == (0, f"{tmp_path / 'metrics.toml'}: valid: 8 definitions, 8 metrics\n")
+    assert (done.exit_code, done.stdout) == (0, f"{tmp_path / 'metrics.toml'}: valid: 9 definitions, 9 metrics\n")
 
 
 def test_code_of_the_page_records_every_kind(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_code_of_the_page_records_every_kind(tmp_path: Path) -> None:
     record, load, create = blocks(METRICS_PAGE, "python")
     figures = "sum(client.accounting().ignored.values()), client.accounting().recorded, len(client.ledger().accounts)"
     printed = run(f"{load}{create}{record}print({figures}, client)", tmp_path)
-    assert printed.startswith("0 12 8 ")
+    assert printed.startswith("0 13 9 ")
     expected = "Library/Application Support" if sys.platform == "darwin" else ".local/state"
     assert printed.endswith(f" <hubbub.Client '{tmp_path}/{expected}/my-app/hubbub'>\n")
 

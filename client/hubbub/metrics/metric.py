@@ -302,24 +302,26 @@ class Metric:
     ) -> Metric:
         """Return a metric of sets: which of these items are used.
 
-        A client is asked about one item, its cohort, and reports whether its set has it. So the reports show how many
-        clients use each item, and not which items are used together.
+        With `UnaryResponse` a client is asked about one item, its cohort, and reports whether its set has it. With
+        `PrivSet` it reports its whole set in one row. The counts show how many clients use each item, and not which
+        items are used together.
 
         Parameters
         ----------
         name
             Name of the metric.
         items
-            2 to 256 names, without commas.
+            2 to 256 names, without commas. With `PrivSet`, at most 1,024 with its `max_items`.
         mechanism
-            Randomization of the bit: a symmetric `UnaryResponse`, so `prob_q` = 1 - `prob_p`.
+            Randomization of the bit: a symmetric `UnaryResponse`, so `prob_q` = 1 - `prob_p`; or `PrivSet`, with
+            `num_values` of the number of items and `max_items` together.
         **fields
             Further fields of `Metric`.
 
         Returns
         -------
         Metric
-            Metric of the kind `SetKind`.
+            Metric of a kind of the class `SetKind`.
 
         Raises
         ------

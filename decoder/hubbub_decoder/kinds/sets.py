@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hubbub.metrics.kinds import SetKind, Value
+from hubbub.metrics.kinds import AskedItemKind, Value
 from hubbub.metrics.kinds.sets import SEPARATOR
 from hubbub.text import format_count
 from hubbub_decoder.errors import PopulationError
@@ -19,7 +19,7 @@ from hubbub_decoder.results.build import build_item_decoding
 from hubbub_decoder.results.decoding import Decoding
 
 
-class SetOperations(OneHotOperations[SetKind], of=SetKind):
+class AskedItemOperations(OneHotOperations[AskedItemKind], of=AskedItemKind):
     """Operations of sets; a value of a population is its items with commas between them."""
 
     def _decode(self, evidence: Evidence, rows: Sequence[str] | None, options: Options) -> Decoding:

@@ -1,22 +1,25 @@
-"""Sets of items: each client is asked about one item, and reports whether its set has it."""
+"""Sets of items: a client reports whether its set has the one item that it is asked about, or its whole set in one row."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
-from hubbub.errors import DefinitionError, InvalidValueError
-from hubbub.mechanisms.mechanism import Mechanism, mechanism_of_fields
-from hubbub.metrics.hash_schemes import OneQuestion
+from hubbub.errors import DefinitionError, InvalidValueError, ParameterError
+from hubbub.mechanisms.mechanism import Mechanism, mechanism_class, mechanism_of_fields
+from hubbub.mechanisms.privset import PrivSet
+from hubbub.metrics.hash_schemes import HashScheme, OneQuestion
 from hubbub.metrics.kinds.kind import BlockKind, BloomBits, ChangeWords, Fact, KindWord, Value
 from hubbub.metrics.kinds.one_hot import check_names, name_of_rest
-from hubbub.metrics.params import Params
+from hubbub.metrics.params import MAX_BITS, Params
 from hubbub.metrics.rules import MAX_CLIENT_COHORTS
 from hubbub.text import with_article
 
 MAX_ITEMS = MAX_CLIENT_COHORTS
+"""Largest number of items of which each client is asked about one."""
 SEPARATOR = ","
 """Between the items of a set on a command line and in a file of a population."""
 
@@ -27,13 +30,24 @@ class ItemOfCohort(OneQuestion):
     name = "set-v1"
 
 
+class BitOfItem(HashScheme):
+    """Bit i is one if the set has the item i; the last bits are blank."""
+
+    name = "set-row-v1"
+    has_varying_ones = True
+
+    @classmethod
+    def check_sizes(cls, num_bits: int, num_hashes: int, num_cohorts: int) -> None:
+        if num_hashes != 1 or num_cohorts != 1:
+            raise ParameterError(
+                f"{cls.name} needs num_hashes = 1 and num_cohorts = 1, got {num_hashes} and {num_cohorts}: "
+                "an item is one bit, the same in every client"
+            )
+
+
 @dataclass(frozen=True)
 class SetKind(BlockKind):
-    """Which of 2 to 256 items are used: the share of clients with each item.
-
-    The cohort of a client is the item that it is asked about, drawn from the secret and the metric's name. Its one bit says whether the
-    set has this item, so the whole epsilon is spent on one question. The sets of a period add up.
-    """
+    """Which of some items are used: the share of clients with each item. The sets of a period add up."""
 
     items: tuple[str, ...]
 
@@ -45,36 +59,20 @@ class SetKind(BlockKind):
     adds_up = True
     value_noun = "item"
     value_nouns = "items"
-    change = ChangeWords(
-        "your answer about the one item that this device is asked about does not change",
-        "this answer changes",
-        "it did",
-        "answers",
-    )
+    _what: ClassVar[str]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "items", tuple(self.items))
-        _check_number_of_items(len(self.items))
         check_names(self.items, "an item", "items")
         separated = next((item for item in self.items if SEPARATOR in item), None)
         if separated is not None:
             raise DefinitionError(
                 f"an item must not contain a comma, got {separated!r}: lists of items have commas between them"
             )
-        self._check_scheme(1, ItemOfCohort)
-        if self.params.num_cohorts != len(self.items):
-            raise DefinitionError(
-                f"a set metric of {len(self.items)} items needs num_cohorts = {len(self.items)}, got {self.params.num_cohorts}"
-            )
 
     def check_part(self, name: str) -> None:
         raise DefinitionError(
-            f"part {name} must not be a set: a client answers for one item, so use a boolean part for each item that matters"
-        )
-
-    def check_group(self) -> None:
-        raise DefinitionError(
-            "a set metric takes no group: its clients are divided among the items already. Use a boolean metric with a group for each item that matters"
+            f"part {name} must not be a set: {self._what}, so use a boolean part for each item that matters"
         )
 
     def warnings(self) -> Iterator[str]:
@@ -89,16 +87,9 @@ class SetKind(BlockKind):
     def named_values(self) -> tuple[str, ...]:
         return self.items
 
-    @property
-    def has_own_cohort(self) -> bool:
-        return True
-
     @cached_property
-    def _known(self) -> frozenset[str]:
-        return frozenset(self.items)
-
-    def require_collectable(self, name: str) -> None:
-        self.params.mechanism.require_collectable(name)
+    def _bit_of(self) -> Mapping[str, int]:
+        return {item: bit for bit, item in enumerate(self.items)}
 
     def true_bits(self, value: Any, cohort: int, threshold: float | None = None) -> BloomBits:
         if value is None:
@@ -107,26 +98,22 @@ class SetKind(BlockKind):
             raise InvalidValueError(
                 f"a set metric accepts a set, list or tuple of str, or None, got {with_article(type(value).__name__)}"
             )
-        if not all(isinstance(item, str) and item in self._known for item in value):
+        if not all(isinstance(item, str) and item in self._bit_of for item in value):
             raise InvalidValueError(
                 f"the set has something that is none of the {len(self.items)} items: "
                 "record known items only, or add a version of the metric with more `items`"
             )
-        return BloomBits(self.items[cohort] in value)
+        return self._bits_of(value, cohort)
 
-    @property
-    def in_clear(self) -> str:
-        return f"which one of its {len(self.items)} items this device is asked about"
-
-    def representative_clients(self, values: Sequence[Any]) -> Iterator[tuple[int, float | None]]:
-        return ((cohort, None) for cohort in range(self.num_cohorts))
+    @abstractmethod
+    def _bits_of(self, value: Set[str] | Sequence[str], cohort: int) -> BloomBits:
+        """Return the true bits of a set of known items."""
 
     def parse_value(self, text: str) -> Value:
         return tuple(text.split(SEPARATOR)) if text else ()
 
     def facts(self) -> Iterator[Fact]:
-        number = len(self.items)
-        yield Fact("value", f"which of {number} items; a client is asked about one of them, at random", self.items)
+        yield Fact("value", f"which of {len(self.items)} items; {self._what}", self.items)
         yield Fact("several recordings", "all items of the period together")
         yield Fact("no recording", "none of the items")
         yield from self._bit_facts()
@@ -141,30 +128,143 @@ class SetKind(BlockKind):
     def from_dict(cls, fields: Mapping[str, Any]) -> BlockKind:
         if "items" not in fields:
             raise DefinitionError("a set metric needs items, got none: pass the names of two or more")
-        return cls(Params.from_dict(fields), tuple(fields["items"]))
+        params, items = Params.from_dict(fields), tuple(fields["items"])
+        return (WholeSetKind if params.mechanism.takes_sets else AskedItemKind)(params, items)
 
     @classmethod
     def of_items(cls, items: Sequence[str], mechanism: Mechanism) -> SetKind:
         """Return the kind of sets of these items."""
-        _check_number_of_items(len(items))
+        if isinstance(mechanism, PrivSet):
+            _check_whole_set(len(items), mechanism.max_items)
+            params = Params(
+                num_bits=len(items) + mechanism.max_items,
+                num_hashes=1,
+                num_cohorts=1,
+                hash_scheme=BitOfItem.name,
+                mechanism=mechanism,
+            )
+            return WholeSetKind(params, tuple(items))
+        _check_number_of_questions(len(items))
         params = Params(
             num_bits=1, num_hashes=1, num_cohorts=len(items), hash_scheme=ItemOfCohort.name, mechanism=mechanism
         )
-        return cls(params, tuple(items))
+        return AskedItemKind(params, tuple(items))
 
     @classmethod
     def from_table(cls, table: Mapping[str, Any]) -> SetKind:
-        if not isinstance(table["items"], list):
-            raise DefinitionError(f"items must be a list of strings, got {table['items']!r}")
-        return cls.of_items(table["items"], mechanism_of_fields(table, 2))
+        items = table["items"]
+        if not isinstance(items, list):
+            raise DefinitionError(f"items must be a list of strings, got {items!r}")
+        if not mechanism_class(table).takes_sets:
+            return cls.of_items(items, mechanism_of_fields(table, 2))
+        most = table.get("max_items")
+        if isinstance(most, int):
+            _check_whole_set(len(items), most)
+        return cls.of_items(
+            items, mechanism_of_fields(table, len(items) + most if isinstance(most, int) else len(items))
+        )
 
     def to_table(self) -> dict[str, Any]:
         return {"items": list(self.items)}
 
 
-def _check_number_of_items(number: int) -> None:
+@dataclass(frozen=True)
+class AskedItemKind(SetKind):
+    """One of 2 to 256 items for each client.
+
+    The cohort of a client is the item that it is asked about, drawn from the secret and the metric's name. Its one bit says whether the
+    set has this item, so the whole epsilon is spent on one question.
+    """
+
+    change = ChangeWords(
+        "your answer about the one item that this device is asked about does not change",
+        "this answer changes",
+        "it did",
+        "answers",
+    )
+    _what = "a client is asked about one of them, at random"
+
+    def __post_init__(self) -> None:
+        _check_number_of_questions(len(self.items))
+        super().__post_init__()
+        self._check_scheme(1, ItemOfCohort)
+        if self.params.num_cohorts != len(self.items):
+            raise DefinitionError(
+                f"a set metric of {len(self.items)} items needs num_cohorts = {len(self.items)}, got {self.params.num_cohorts}"
+            )
+
+    def check_group(self) -> None:
+        raise DefinitionError(
+            "a set metric takes no group: its clients are divided among the items already. Use a boolean metric with a group for each item "
+            'that matters, or `mechanism = "privset"`'
+        )
+
+    @property
+    def has_own_cohort(self) -> bool:
+        return True
+
+    @property
+    def in_clear(self) -> str:
+        return f"which one of its {len(self.items)} items this device is asked about"
+
+    def representative_clients(self, values: Sequence[Any]) -> Iterator[tuple[int, float | None]]:
+        return ((cohort, None) for cohort in range(self.num_cohorts))
+
+    def require_collectable(self, name: str) -> None:
+        self.params.mechanism.require_collectable(name)
+
+    def _bits_of(self, value: Set[str] | Sequence[str], cohort: int) -> BloomBits:
+        return BloomBits(self.items[cohort] in value)
+
+
+@dataclass(frozen=True)
+class WholeSetKind(SetKind):
+    """The whole set in one row: a bit for each item, and m blank ones (`PrivSet`).
+
+    A client with more than m items reports a random m of them.
+    """
+
+    change = ChangeWords("your set does not change", "your set changes", "it changed", "sets")
+    _what = "a client reports all of them in one row"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        mechanism = self.params.mechanism
+        if not isinstance(mechanism, PrivSet):
+            raise DefinitionError(
+                f"{BitOfItem.name} needs the mechanism {PrivSet.word}, got {mechanism.word}: without blanks the number of items would show"
+            )
+        self._check_scheme(len(self.items) + mechanism.max_items, BitOfItem)
+
+    @property
+    def distinct_values(self) -> float:
+        return 2.0 ** len(self.items)
+
+    def _bits_of(self, value: Set[str] | Sequence[str], cohort: int) -> BloomBits:
+        return BloomBits(sum(1 << self._bit_of[item] for item in set(value)))
+
+    def facts(self) -> Iterator[Fact]:
+        yield from super().facts()
+        most = self.params.mechanism.fields["max_items"]
+        yield Fact(
+            "largest set",
+            f"{most} items; of a larger one, {most} of its items at random, so that shares become smaller",
+        )
+
+
+def _check_number_of_questions(number: int) -> None:
     if not 2 <= number <= MAX_ITEMS:
         raise DefinitionError(
             f"a set metric needs 2 to {MAX_ITEMS} items, got {number}: use a boolean metric for one item, "
-            "several set metrics for more"
+            f'`mechanism = "{PrivSet.word}"` for more'
         )
+
+
+def _check_whole_set(number: int, most: int) -> None:
+    if number < 2 or number + most > MAX_BITS:
+        raise DefinitionError(
+            f"a set metric with {PrivSet.word} needs 2 items or more, and at most {MAX_BITS} with max_items, got {number} and {most}: "
+            "leave out rare items, or use a boolean metric for one item"
+        )
+    if most > number:
+        raise DefinitionError(f"max_items must be at most the number of items, got {most} of {number}: no set has more")
