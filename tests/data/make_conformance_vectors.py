@@ -187,6 +187,21 @@ def sets() -> Iterator[dict[str, Any]]:
     yield from encode(full(set_of("a", "b"), **PERMANENT), [["a"], ["b"]], secrets=4)
 
 
+def whole_sets() -> Iterator[dict[str, Any]]:
+    few = ["a", "b\u00e9", "c"]
+    many = [f"i{number}" for number in range(100)]
+    for items, most, ones, hit, values, hold in (
+        (few, 1, 1, 0.75, [None, [], ["c"], ["c", "a", "c"], few, ["d"], "a"], None),
+        (few, 2, 2, 0.9375, [["b\u00e9"], ["a", "c"], few], 7),
+        (many, 5, 6, 0.5, [[], many[95:97], many[::20], many[3:40], many], None),
+        (many, 40, 8, 1 - 2.0**-8, [many[:3], many[:60]], None),
+    ):
+        rows = {"num_bits": len(items) + most, "num_cohorts": 1, "hash_scheme": "set-row-v1", "hold": hold}
+        mechanism = {"mechanism": "privset", "max_items": most, "num_ones": ones, "prob_hit": hit}
+        for case in encode(full(set_of(*items) | rows | mechanism), values, secrets=3):
+            yield case | {"random": SeededBytes(f"rows {json.dumps(case)}")(2048).hex()}
+
+
 def batches() -> Iterator[dict[str, Any]]:
     ids = iter(SeededBytes("batches")(16) for _ in range(99))
     largest = full(categorical(*(f"c{number}" for number in range(1024))), name="m" * 64, group=GROUP)
@@ -258,6 +273,7 @@ RULES: tuple[tuple[str, str, Callable[[], Iterator[dict[str, Any]]]], ...] = (
     ("thresholds of means", "Thresholds", means),
     ("sets", "Values", sets),
     ("body of a request", "Batches", batches),
+    ("whole sets", "PrivSet", whole_sets),
 )
 
 

@@ -30,6 +30,7 @@ VALUES: dict[str, Sequence[Any]] = {
     "delay": [3, 40, 1000],
     "size": [0, 512],
     "plugins": [["spelling", "preview", "vim"], []],
+    "packages": [["git", "vim", "zsh"], ["curl"], []],
     "theme": ["dark", "light", "system"],
     "os_and_page": [{"os": "linux", "page": "a"}, {"page": "b"}],
     "theme_and_page": [{"theme": "dark", "page": "a"}, {"theme": "light"}],

@@ -128,9 +128,10 @@ function readSizes(fields: Fields): Sizes {
   };
 }
 
-function requireScheme(sizes: Sizes, scheme: string, numBits: number, numCohorts = 1): void {
+function requireScheme(sizes: Sizes, scheme: string, numBits: number, numCohorts = 1, numBlanks = 0): void {
   const { block, numHashes, hashScheme } = sizes;
   check(hashScheme === scheme, "hash_scheme", hashScheme);
+  check(block.mechanism.numBlanks === numBlanks, "mechanism", sizes.canonical["mechanism"]);
   check(block.numBits === numBits, "num_bits", block.numBits);
   check(numHashes === 1, "num_hashes", numHashes);
   check(sizes.numCohorts === numCohorts, "num_cohorts", sizes.numCohorts);
@@ -171,7 +172,7 @@ export class StringKind extends Kind {
     const sizes = readSizes(fields);
     const { numBits } = sizes.block;
     check(numBits >= 8, "num_bits", numBits);
-    check(!sizes.block.mechanism.hasNoValueBit, "mechanism", fields["mechanism"]);
+    check(!sizes.block.mechanism.hasNoValueBit && !sizes.block.mechanism.numBlanks, "mechanism", fields["mechanism"]);
     check(sizes.numHashes < numBits, "num_hashes", sizes.numHashes);
     this.#numHashes = sizes.numHashes;
     check(sizes.hashScheme === "murmur3-v1", "hash_scheme", sizes.hashScheme);
@@ -349,19 +350,25 @@ export class SetKind extends Kind {
   readonly word = "set";
   readonly blocks: readonly Block[];
   readonly numCohorts: number;
-  readonly distinctValues = 2;
+  readonly distinctValues: number;
   readonly canonical: Fields;
-  override readonly hasOwnCohort = true;
+  /** Without blanks, a client is asked about the item of its cohort; with them, each item has a bit. */
+  override readonly hasOwnCohort: boolean;
   override readonly addsUp = true;
-  override readonly takesGroup = false;
+  override readonly takesGroup: boolean;
   readonly #items: readonly string[];
 
   constructor(fields: Fields) {
     super();
     const sizes = readSizes(fields);
-    this.#items = names(fields, "items", MAX_COHORTS);
+    const { numBlanks } = sizes.block.mechanism;
+    this.#items = names(fields, "items", numBlanks ? MAX_BITS - numBlanks : MAX_COHORTS);
     check(!this.#items.some((item) => item.includes(",")), "items", this.#items);
-    requireScheme(sizes, "set-v1", 1, this.#items.length);
+    if (numBlanks) requireScheme(sizes, "set-row-v1", this.#items.length + numBlanks, 1, numBlanks);
+    else requireScheme(sizes, "set-v1", 1, this.#items.length);
+    this.hasOwnCohort = numBlanks === 0;
+    this.takesGroup = numBlanks > 0;
+    this.distinctValues = numBlanks ? 2 ** this.#items.length : 2;
     this.blocks = [sizes.block];
     this.numCohorts = sizes.numCohorts;
     this.canonical = { ...sizes.canonical, items: this.#items };
@@ -371,10 +378,10 @@ export class SetKind extends Kind {
     if (value === null) return { bits: 0n, digest: NO_DIGEST };
     if (!(value instanceof Set) && !Array.isArray(value)) throw wrongType("an array or Set of strings", value);
     const given = [...value] as unknown[];
-    if (!given.every((item) => this.#items.includes(item as string))) {
-      throw new InvalidValueError(`the set has something that is none of the ${this.#items.length} items`);
-    }
-    return { bits: given.includes(this.#items[cohort]) ? 1n : 0n, digest: NO_DIGEST };
+    const bits = given.map((item) => this.#items.indexOf(item as string));
+    if (bits.includes(-1)) throw new InvalidValueError(`the set has something that is none of the ${this.#items.length} items`);
+    const bloom = this.hasOwnCohort ? BigInt(bits.includes(cohort)) : bits.reduce((row, bit) => row | (1n << BigInt(bit)), 0n);
+    return { bits: bloom, digest: NO_DIGEST };
   }
 }
 

@@ -3,7 +3,7 @@
  *
  *     true bits B -> permanent bits B' (from the secret's stream) -> bits of a report S (from the platform's generator)
  *
- * Sources: Erlingsson, Pihur, Korolova 2014 (arXiv 1407.6981), sec. 2; docs/reference/format.md, "Bits and words", "Subset selection";
+ * Sources: Erlingsson, Pihur, Korolova 2014 (arXiv 1407.6981), sec. 2; docs/reference/format.md, "Bits and words", "Subset selection", "PrivSet";
  * docs/explanation/privacy.md, equations (P.1) to (P.3).
  */
 
@@ -16,6 +16,8 @@ type Words = () => bigint;
 export interface Mechanism {
   /** Whether "no value" has a bit of its own, the last one. */
   readonly hasNoValueBit: boolean;
+  /** Number of the last bits that belong to no value: only sets have them. */
+  readonly numBlanks: number;
   readonly hasPermanentNoise: boolean;
   /** Fields of the metric's digest. */
   readonly canonical: Readonly<Record<string, number | string>>;
@@ -86,6 +88,7 @@ function wordsOf(block: Uint8Array, width: number): Words {
 /** Randomized response of each bit, independent of all others. */
 export class UnaryResponse implements Mechanism {
   readonly hasNoValueBit = false;
+  readonly numBlanks = 0;
   readonly hasPermanentNoise: boolean;
   readonly canonical: Readonly<Record<string, number>>;
   readonly permanentBytes: number;
@@ -186,6 +189,7 @@ const POSITIONS = 128;
 /** Subset selection: w of d bits are one. */
 export class SubsetSelection implements Mechanism {
   readonly hasNoValueBit = true;
+  readonly numBlanks = 0;
   readonly hasPermanentNoise: boolean;
   readonly canonical: Readonly<Record<string, number | string>>;
   readonly permanentBytes: number;
@@ -262,10 +266,119 @@ export class SubsetSelection implements Mechanism {
   }
 }
 
+const ORDER_BYTES = 8;
+
+/** Rows of w ones that touch a true set of exactly m bits with a stated probability. */
+export class PrivSet implements Mechanism {
+  readonly hasNoValueBit = false;
+  readonly numBlanks: number;
+  readonly hasPermanentNoise = false;
+  readonly canonical: Readonly<Record<string, number | string>>;
+  readonly permanentBytes: number;
+  readonly #numOnes: number;
+  readonly #hit: number;
+  readonly #numBits: number;
+  /** Numbers of rows that do not touch a true set, and that have 1 to j bits of it. */
+  readonly #missing: bigint;
+  readonly #sums: readonly bigint[];
+
+  constructor(fields: Fields, numBits: number) {
+    this.#numBits = numBits;
+    const { max_items: most, num_ones: ones } = fields;
+    check(typeof most === "number" && Number.isInteger(most) && most >= 1 && 2 * most <= numBits, "max_items", most);
+    check(typeof ones === "number" && Number.isInteger(ones) && ones >= 1 && 2 * ones <= numBits, "num_ones", ones);
+    this.numBlanks = most;
+    this.#numOnes = ones;
+    this.#hit = numerator("prob_hit", fields["prob_hit"]);
+    this.#missing = choose(numBits - most, ones);
+    const sums: bigint[] = [];
+    for (let j = 1; j <= Math.min(most, ones); j++) sums.push((sums.at(-1) ?? 0n) + choose(most, j) * choose(numBits - most, ones - j));
+    this.#sums = sums;
+    const touching = sums.at(-1)!;
+    check(BigInt(this.#hit) * (touching + this.#missing) > touching << BigInt(DIGITS) && this.#hit < 2 ** DIGITS, "prob_hit", fields["prob_hit"]);
+    this.canonical = { mechanism: "privset", max_items: most, w: ones, hit: this.#hit };
+    this.permanentBytes = ORDER_BYTES * numBits;
+  }
+
+  /** The true set: own items and the blanks with the smallest words of the stream, or the m items with the smallest words. */
+  permanentResponse(trueBits: bigint, stream: Uint8Array): bigint {
+    const [most, numItems] = [this.numBlanks, this.#numBits - this.numBlanks];
+    const word = (bit: number): bigint => toBigInt(stream.subarray(ORDER_BYTES * bit, ORDER_BYTES * (bit + 1)));
+    const smallest = (bits: readonly number[], length: number): bigint =>
+      bits
+        .map((bit) => [word(bit), bit] as const)
+        .sort(([first, bit], [second, other]) => (first < second ? -1 : first > second ? 1 : bit - other))
+        .slice(0, length)
+        .reduce((row, [, bit]) => row | (1n << BigInt(bit)), 0n);
+    const own = positions(trueBits & ((1n << BigInt(numItems)) - 1n));
+    if (own.length > most) return smallest(own, most);
+    const blanks = Array.from({ length: most }, (_, index) => numItems + index);
+    return smallest(own, most) | smallest(blanks, most - own.length);
+  }
+
+  instantaneousResponse(permanent: bigint, random: RandomBytes): bigint {
+    let inside = 0;
+    if (number(random(3), 0, 3) < this.#hit) {
+      const drawn = below(this.#sums.at(-1)!, random);
+      inside = 1 + this.#sums.findIndex((sum) => drawn < sum);
+    }
+    const others = ~permanent & ((1n << BigInt(this.#numBits)) - 1n);
+    const row = drawBits(positions(permanent), inside, random);
+    return row | drawBits(positions(others), this.#numOnes - inside, random);
+  }
+
+  epsilon(_possibleOnes: readonly number[], reports: number): number {
+    const hit = this.#hit / 2 ** DIGITS;
+    return reports * (Math.log(hit / (1 - hit)) + Math.log(Number(this.#missing) / Number(this.#sums.at(-1)!)));
+  }
+}
+
+/** Binomial coefficient. */
+function choose(n: number, k: number): bigint {
+  let product = 1n;
+  for (let i = 1; i <= k; i++) product = (product * BigInt(n - k + i)) / BigInt(i);
+  return product;
+}
+
+/** Random integer below a limit. */
+function below(limit: bigint, random: RandomBytes): bigint {
+  const bits = (limit - 1n).toString(2).length * Number(limit > 1n);
+  for (;;) {
+    const drawn = toBigInt(random(Math.ceil(bits / 8))) & ((1n << BigInt(bits)) - 1n);
+    if (drawn < limit) return drawn;
+  }
+}
+
+/** So many of some bits, each choice with the same probability. */
+function drawBits(bits: readonly number[], count: number, random: RandomBytes): bigint {
+  const mask = 2 ** (bits.length - 1).toString(2).length - 1;
+  let [row, left] = [0n, count];
+  while (left) {
+    const block = random(2 * left);
+    for (let start = 0; start < block.length; start += 2) {
+      const place = number(block, start, 2) & mask;
+      if (place >= bits.length) continue;
+      const bit = 1n << BigInt(bits[place]!);
+      if (!(row & bit)) {
+        row |= bit;
+        left--;
+      }
+    }
+  }
+  return row;
+}
+
+function positions(bits: bigint): number[] {
+  const found: number[] = [];
+  for (let position = 0; bits >> BigInt(position); position++) if ((bits >> BigInt(position)) & 1n) found.push(position);
+  return found;
+}
+
 /** Mechanism of each word of a definition. */
 const MECHANISMS: Readonly<Record<string, new (fields: Fields, numBits: number) => Mechanism>> = {
   unary: UnaryResponse,
   subset: SubsetSelection,
+  privset: PrivSet,
 };
 
 /** Mechanism of a block of bits. */
