@@ -17,6 +17,7 @@ from tests.support.paths import REPOSITORY
 OWN_FILES = (
     "hubbub.mechanisms.",
     "hubbub.metrics.kinds.",
+    "hubbub_decoder.estimators.items",
     "hubbub_decoder.kinds",
     "hubbub_decoder.planning.kinds",
     "hubbub_decoder.planning.subset_selection",

@@ -30,6 +30,7 @@ from hubbub_decoder.audit.pair_search import (
     find_candidates,
 )
 from hubbub_decoder.audit.trials import Laboratory, Schedule, count_trials
+from hubbub_decoder.errors import AuditError
 from hubbub_decoder.kinds.operations import operations_of
 from hubbub_decoder.options import Progress, ignore_progress
 from hubbub_decoder.random_state import seeded
@@ -147,10 +148,15 @@ def audit_metric(
     Raises
     ------
     AuditError
-        The client cannot be run, fails, or returns output that is not reports.
+        The client cannot be run, fails, or returns output that is not reports; or the metric reports whole sets.
     ParameterError
         An argument is out of range.
     """
+    if any(block.mechanism.takes_sets for block in metric.blocks):
+        raise AuditError(
+            f"{metric.name}: a metric of whole sets has no audit: the distinguisher knows likelihoods of single values, and not of sets of bits. "
+            "Pass its client to `audit_client`, with two sets and the claim"
+        )
     schedule = Schedule.of(num_reports, metric.hold)
     claim = declared_epsilon(metric, num_reports) if claim is None else claim
     values = operations_of(metric).audited_values() if values is None else values

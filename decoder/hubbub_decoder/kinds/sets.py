@@ -1,35 +1,40 @@
-"""Sets of items: the cohort of a client is the item that it is asked about."""
+"""Sets of items: the cohort of a client is the item that it is asked about, or its report is a row of the whole set."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
+from typing import TypeVar
 
 import numpy as np
 
-from hubbub.metrics.kinds import AskedItemKind, Value
+from hubbub.metrics.kinds import AskedItemKind, SetKind, Value, WholeSetKind
 from hubbub.metrics.kinds.sets import SEPARATOR
 from hubbub.text import format_count
 from hubbub_decoder.errors import PopulationError
-from hubbub_decoder.estimators.items import fit_items
+from hubbub_decoder.estimators.items import ItemFit, fit_items, fit_whole_sets
 from hubbub_decoder.kinds.one_hot import OneHotOperations
 from hubbub_decoder.kinds.operations import Positions
 from hubbub_decoder.model.evidence import Evidence
-from hubbub_decoder.options import Options
+from hubbub_decoder.options import Options, Target
 from hubbub_decoder.results.build import build_item_decoding
 from hubbub_decoder.results.decoding import Decoding
 
+K = TypeVar("K", bound=SetKind)
 
-class AskedItemOperations(OneHotOperations[AskedItemKind], of=AskedItemKind):
+
+class SetOperations(OneHotOperations[K]):
     """Operations of sets; a value of a population is its items with commas between them."""
 
     def _decode(self, evidence: Evidence, rows: Sequence[str] | None, options: Options) -> Decoding:
-        return build_item_decoding(fit_items(evidence, options.target), evidence, self._selected(rows), options)
+        return build_item_decoding(self._fit(evidence, options.target), evidence, self._selected(rows), options)
 
-    def positions(self, values: Sequence[str]) -> Positions:
-        return np.array([self._in_cohorts(value) for value in values], np.int16)[:, :, None]
+    @abstractmethod
+    def _fit(self, evidence: Evidence, target: Target) -> ItemFit:
+        """Estimate the share of the clients with each item."""
 
-    def _in_cohorts(self, value: str) -> list[int]:
-        """Position of the true bit in each cohort: 0, or 1 for none."""
+    def _items_of(self, value: str) -> set[str]:
+        """Items of a value of a population; raises PopulationError."""
         items = set(value.split(SEPARATOR)) if value else set()
         unknown = sorted(items - set(self.kind.items))
         if unknown:
@@ -38,7 +43,40 @@ class AskedItemOperations(OneHotOperations[AskedItemKind], of=AskedItemKind):
                 f"{self.metric.name}: {unknown[0]!r} is not one of its {format_count(len(self.kind.items), 'item')} ({listed}"
                 f"{', ...' if len(self.kind.items) > 8 else ''}). Write a set as its items with commas between them."
             )
+        return items
+
+
+class AskedItemOperations(SetOperations[AskedItemKind], of=AskedItemKind):
+    """Operations of sets of which each client answers for one item."""
+
+    def _fit(self, evidence: Evidence, target: Target) -> ItemFit:
+        return fit_items(evidence, target)
+
+    def positions(self, values: Sequence[str]) -> Positions:
+        return np.array([self._in_cohorts(value) for value in values], np.int16)[:, :, None]
+
+    def _in_cohorts(self, value: str) -> list[int]:
+        """Position of the true bit in each cohort: 0, or 1 for none."""
+        items = self._items_of(value)
         return [0 if item in items else 1 for item in self.kind.items]
 
     def audited_values(self) -> list[Value]:
         return [self.kind.items, None]
+
+
+class WholeSetOperations(SetOperations[WholeSetKind], of=WholeSetKind):
+    """Operations of whole sets in one row."""
+
+    def _fit(self, evidence: Evidence, target: Target) -> ItemFit:
+        return fit_whole_sets(evidence, target, self.kind.mechanism)
+
+    def positions(self, values: Sequence[str]) -> Positions:
+        bit_of = {item: bit for bit, item in enumerate(self.kind.items)}
+        bits = [sorted(bit_of[item] for item in self._items_of(value)) for value in values]
+        width, no_bit = max(map(len, bits), default=0) or 1, self.kind.num_bits
+        return np.array([own + [no_bit] * (width - len(own)) for own in bits], np.int16).reshape(-1, 1, width)
+
+    def audited_values(self) -> list[Value]:
+        """Sets that fill a row's true set: they differ from each other, and from no item, by the whole epsilon."""
+        items, m = self.kind.items, self.kind.mechanism.max_items
+        return [*(items[max(0, min(start, len(items) - m)) :][:m] for start in range(0, len(items), m)), None]

@@ -102,6 +102,7 @@ def test_every_kind_has_pages_or_a_reason(tmp_path: Path, metric: Metric) -> Non
         "delay": {"5": 3_000},
         "size": {"5": 3_000},
         "plugins": {"spelling": 3_000},
+        "packages": {"git,vim": 3_000},
         "os_and_page": {("linux", "mail"): 3_000},
         "theme_and_page": {("dark", "mail"): 3_000},
     }

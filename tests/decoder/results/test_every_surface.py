@@ -22,7 +22,7 @@ from tests.support.every_kind import METRICS
 
 NAMES = ["v1", "v2", "a value that nobody has"]
 DAYS = ["2026-03-02", "2026-03-09", "2026-03-16"]
-(PLUGINS,) = [metric for metric in METRICS if metric.kind.word is KindWord.SET]
+(PLUGINS,) = [metric for metric in METRICS if metric.name == "plugins"]
 SINGLE = [metric for metric in METRICS if len(metric.blocks) == 1]
 
 

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from hubbub.errors import DefinitionError, InvalidValueError, ParameterError
 from hubbub.mechanisms.mechanism import Mechanism, mechanism_class, mechanism_of_fields
@@ -237,6 +237,11 @@ class WholeSetKind(SetKind):
         self._check_scheme(len(self.items) + mechanism.max_items, BitOfItem)
 
     @property
+    def mechanism(self) -> PrivSet:
+        """The mechanism of the row."""
+        return cast("PrivSet", self.params.mechanism)  # checked above
+
+    @property
     def distinct_values(self) -> float:
         return 2.0 ** len(self.items)
 
@@ -245,7 +250,7 @@ class WholeSetKind(SetKind):
 
     def facts(self) -> Iterator[Fact]:
         yield from super().facts()
-        most = self.params.mechanism.fields["max_items"]
+        most = self.mechanism.max_items
         yield Fact(
             "largest set",
             f"{most} items; of a larger one, {most} of its items at random, so that shares become smaller",

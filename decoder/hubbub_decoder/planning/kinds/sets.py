@@ -9,7 +9,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from hubbub.metrics.kinds import SetKind
+from hubbub.metrics.kinds import SetKind, WholeSetKind
 from hubbub.metrics.kinds.sets import MAX_ITEMS
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.inference.error_law import ErrorLaw, Sampling
@@ -40,7 +40,9 @@ class SetPlanner(OneHotPlanner[SetKind], of=SetKind):
         names = categories or [f"item {i + 1}" for i in range(design.size[2])]
         return SetKind.of_items(names, design.mechanism)
 
-    def accuracy(self, kind: SetKind, population: Population, *, retained: bool) -> ItemAccuracy:
+    def accuracy(self, kind: SetKind, population: Population, *, retained: bool) -> BitAccuracy:
+        if isinstance(kind, WholeSetKind):
+            return BitAccuracy(**law_fields(kind, population))
         return ItemAccuracy(items=len(kind.items), **law_fields(kind, population))
 
 
