@@ -21,6 +21,7 @@ OWN_FILES = (
     "hubbub_decoder.kinds",
     "hubbub_decoder.planning.kinds",
     "hubbub_decoder.planning.subset_selection",
+    "hubbub_decoder.planning.privset",
 )
 """Where kinds and mechanisms are, in the client, in the decoder and in the plan."""
 

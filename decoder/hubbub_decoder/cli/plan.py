@@ -74,13 +74,19 @@ _definition_option = section("Definition")
     "num_candidates",
     type=_COUNT,
     metavar="M",
-    help="Number of strings to look for, all taken for present, of categories, or of buckets.",
+    help="Number of strings to look for, all taken for present, of categories, of buckets, or of items.",
 )
 @_values_option(
     "--category",
     multiple=True,
     metavar="NAME",
     help="Name of a category, or of an item of a set; repeat it. Replaces --num-candidates.",
+)
+@_values_option(
+    "--own",
+    type=_COUNT,
+    metavar="N",
+    help="Largest number of items of a client, for a set: reports may then stand for whole sets.",
 )
 @_values_option(
     "--edges",

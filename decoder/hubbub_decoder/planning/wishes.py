@@ -76,6 +76,9 @@ class Wishes:
         Length of the longest string to find without a list (`discover`). None: strings are looked up in a list.
     alphabet
         Characters of these strings. None: bytes.
+    own
+        Largest number of items of a client's set, so that a report may stand for the whole set. None: each client is
+        asked about one item.
 
     Raises
     ------
@@ -103,6 +106,7 @@ class Wishes:
     estimate: Estimand = Estimand.DISTRIBUTION
     longest: int | None = None
     alphabet: str | None = None
+    own: int | None = None
 
     def __repr__(self) -> str:
         """Wishes that differ from the defaults."""
@@ -118,7 +122,16 @@ class Wishes:
             if (word := getattr(self, name)) not in tuple(words):
                 raise PlanError(f"`{name}` must be one of {', '.join(words)}, got {word!r}: pass one of them.")
             object.__setattr__(self, name, words(word))
-        for name in ("num_candidates", "num_reports", "periods", "values", "hold", "longitudinal_periods", "longest"):
+        for name in (
+            "num_candidates",
+            "num_reports",
+            "periods",
+            "values",
+            "hold",
+            "longitudinal_periods",
+            "longest",
+            "own",
+        ):
             check_count(name, getattr(self, name))
         problem = next(self._problems(), None)
         if problem is not None:
@@ -142,6 +155,8 @@ class Wishes:
                 "Neither `num_reports` nor `share` is given: the number of reports decides which shares can be detected. "
                 "Pass `num_reports` to plan the best accuracy, or `share` to plan the number of reports."
             )
+        if self.own is not None and not planner_for(self).takes_sets:
+            yield f"`own = {self.own}` with `kind = {self.kind}`: only a set has several values at once. Leave out `own`."
         if self.longest is None and self.alphabet is not None:
             yield "`alphabet` without `longest`: only strings without a list have one. Pass `longest = 24`, for example."
         if self.longest is not None and (self.num_reports is None or self.retained):
@@ -228,11 +243,13 @@ class KindPlanner(ABC, Generic[K]):
     planners    : planner of the kind with a word that estimates shares, or a mean alone
     total_share : share of the clients with one of the values, in the law of a plan
     cohorts     : numbers of cohorts, in the order of preference
+    takes_sets  : whether a client may have several values at once
     """
 
     planners: ClassVar[dict[tuple[KindWord, bool], type[KindPlanner[Any]]]] = {}
     total_share: ClassVar[float] = 1.0
     cohorts: ClassVar[tuple[int, ...]] = (1,)
+    takes_sets: ClassVar[bool] = False
 
     def __init_subclass__(cls, *, of: type[Kind] | None = None) -> None:
         if of is not None:

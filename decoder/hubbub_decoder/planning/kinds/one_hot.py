@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, TypeVar
 
+from hubbub.mechanisms.mechanism import Mechanism
 from hubbub.metrics.kinds import BlockKind, BooleanKind, CategoricalKind
 from hubbub.metrics.kinds.kind import row_bits
 from hubbub.metrics.kinds.one_hot import name_of_rest
@@ -20,7 +21,6 @@ from hubbub_decoder.planning.wishes import Design, KindPlanner, RowPlanner, Wish
 
 ROWS: tuple[RowPlanner[Any], ...] = (SubsetPlanner(),)
 """Mechanisms that a kind whose values exclude each other offers besides unary encoding."""
-_UNARY = "unary encoding, one independent bit for each value"
 _MOST_LOWERED = 64
 _BISECTIONS = 10
 
@@ -32,11 +32,13 @@ class OneHotPlanner(KindPlanner[K]):
 
     candidates, rule : possible numbers of candidates, and the message for any other
     rows : mechanisms with one row for all values that the reports may have in place of unary encoding
+    unary : what a report is without them
     """
 
     candidates: ClassVar[range] = range(2, MAX_BITS + 1)
     rows: ClassVar[tuple[RowPlanner[Any], ...]] = ()
     rule: ClassVar[str]
+    unary: ClassVar[str] = "unary encoding, one independent bit for each value"
 
     def problems(self, wishes: Wishes) -> Iterator[str]:
         if wishes.longest is not None:
@@ -44,29 +46,40 @@ class OneHotPlanner(KindPlanner[K]):
                 f"`longest = {wishes.longest}` with `kind = {wishes.kind}`: only strings are found without a list. "
                 "Pass `kind = string`, and leave out `num_candidates`."
             )
-        if wishes.num_candidates not in self.candidates:
+        if wishes.num_candidates not in self.allowed_candidates(wishes):
             given = "is missing" if wishes.num_candidates == 1 else f"is {wishes.num_candidates}"
             yield f"`num_candidates` {given}: {self.rule}"
+
+    def allowed_candidates(self, wishes: Wishes) -> range:
+        """Return the possible numbers of candidates."""
+        return self.candidates
 
     def true_ones(self, wishes: Wishes, hashes: int) -> tuple[int, tuple[int, ...]]:
         return wishes.num_candidates, (0, hashes)
 
     def design(self, wishes: Wishes) -> Design:
         """Return the mechanism with the smallest variance; where a central epsilon is wished, each has the epsilon that this leaves."""
-        mechanisms: dict[str, Callable[[Wishes], Design | None]] = {_UNARY: self._unary}
-        mechanisms |= {rows.name: partial(self._rows, rows) for rows in self.rows}
+        mechanisms = self._mechanisms(wishes)
         designs = {name: found for name, of in mechanisms.items() if (found := _within_central(wishes, of)) is not None}
         if not designs:
             block = self._unary(wishes)
             allowed_cohorts(wishes, _block(block), (block.size[2],))  # raises
-        noises = {name: noise_of(wishes, design.share, design.chain) for name, design in designs.items()}
+        noises = {name: self._noise(wishes, design) for name, design in designs.items()}
         best, *others = sorted(noises, key=noises.__getitem__)
         design = designs[best]
         if not others:
             return design
         other, equal = noises[others[0]] / noises[best], " at the same central epsilon" if wishes.central else ""
-        chosen = f"{best.capitalize()}, is chosen: {others[0]}, has {other:.2f} times its variance{equal}."
+        chosen = f"{best[0].upper()}{best[1:]}, is chosen: {others[0]}, has {other:.2f} times its variance{equal}."
         return design._replace(other=other, reasons=(chosen, *design.reasons))
+
+    def _mechanisms(self, wishes: Wishes) -> dict[str, Callable[[Wishes], Design | None]]:
+        """Return the function that designs each mechanism, by what its reports are."""
+        return {self.unary: self._unary} | {rows.name: partial(self._rows, rows) for rows in self.rows}
+
+    def _noise(self, wishes: Wishes, design: Design) -> float:
+        """Return the variance by which mechanisms are compared, in a unit that they have in common."""
+        return noise_of(wishes, design.share, design.chain)
 
     def _size(self, wishes: Wishes) -> tuple[int, int, int]:
         (cohorts,) = self.cohorts
@@ -82,7 +95,10 @@ class OneHotPlanner(KindPlanner[K]):
         if rows is None:
             return None
         law, notes = Chain.of_mechanism(rows), tuple(planner.notes(rows))
-        return Design(law, self._size(wishes), share, self.smallest_share(wishes), rows=rows, reasons=notes)
+        return Design(law, self._row_size(wishes, rows), share, self.smallest_share(wishes), rows=rows, reasons=notes)
+
+    def _row_size(self, wishes: Wishes, rows: Mechanism) -> tuple[int, int, int]:
+        return self._size(wishes)
 
     def accuracy(self, kind: K, population: Population, *, retained: bool) -> BitAccuracy:
         return BitAccuracy(**law_fields(kind, population))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
+from hubbub.mechanisms.mechanism import Mechanism
+from hubbub.mechanisms.privset import MAX_VALUES, PrivSet
 from hubbub.metrics.kinds import SetKind, WholeSetKind
 from hubbub.metrics.kinds.sets import MAX_ITEMS
 from hubbub_decoder.array_types import Floats
@@ -17,6 +19,7 @@ from hubbub_decoder.inference.intervals import DETECTION_POWER
 from hubbub_decoder.model.distributions import binom
 from hubbub_decoder.planning.kinds.one_hot import OneHotPlanner, law_fields
 from hubbub_decoder.planning.law.accuracy import BitAccuracy, Population
+from hubbub_decoder.planning.privset import PrivSetPlanner
 from hubbub_decoder.planning.wishes import Design, Wishes
 
 _LARGE_MEAN = 1000.0
@@ -24,11 +27,34 @@ _MENTIONED = 1e-3
 
 
 class SetPlanner(OneHotPlanner[SetKind], of=SetKind):
-    """Planner of sets: each item has the law of a boolean metric of its own clients, and half of them are taken to use it at most."""
+    """Planner of sets: each client answers for one item, or reports its whole set if `own` says how many items it has.
+
+    Half of the clients are taken to use an item at most. Both are compared by the variance of a share: each item has the law of a boolean metric,
+    of the clients that are asked about it or of all.
+    """
 
     candidates = range(2, MAX_ITEMS + 1)
-    rule = f"a set metric has 2 to {MAX_ITEMS} items. Pass their number or their names."
+    rows = (PrivSetPlanner(),)
+    rule = (
+        f"a set metric has 2 to {MAX_ITEMS} items, and with `own`, the largest number of items of a client, at most {MAX_VALUES:,} of both together. "
+        "Pass the number of items or their names."
+    )
+    unary = "one question, the item that a client is asked about"
     total_share = 0.5
+    takes_sets = True
+
+    def allowed_candidates(self, wishes: Wishes) -> range:
+        return self.candidates if wishes.own is None else range(2, MAX_VALUES - wishes.own + 1)
+
+    def problems(self, wishes: Wishes) -> Iterator[str]:
+        yield from super().problems(wishes)
+        if wishes.own is not None and wishes.own > wishes.num_candidates:
+            yield f"`own = {wishes.own}` of `num_candidates = {wishes.num_candidates}`: no client has more items than there are. Pass fewer."
+        if wishes.num_candidates not in self.candidates and wishes.longitudinal is not None and wishes.hold is None:
+            yield (
+                f"`longitudinal = {wishes.longitudinal:g}` without `hold`: rows of whole sets have no permanent noise, so each report costs epsilon again. "
+                "Pass `hold`, or leave out `longitudinal`."
+            )
 
     def true_ones(self, wishes: Wishes, hashes: int) -> tuple[int, tuple[int, ...]]:  # one bit, whatever is wished
         return 1, (0, hashes)
@@ -36,8 +62,23 @@ class SetPlanner(OneHotPlanner[SetKind], of=SetKind):
     def _size(self, wishes: Wishes) -> tuple[int, int, int]:
         return 1, 1, wishes.num_candidates
 
+    def _row_size(self, wishes: Wishes, rows: Mechanism) -> tuple[int, int, int]:
+        return wishes.num_candidates + (wishes.own or 0), 1, 1
+
+    def _mechanisms(self, wishes: Wishes) -> dict[str, Callable[[Wishes], Design | None]]:
+        mechanisms = super()._mechanisms(wishes)
+        if wishes.num_candidates not in self.candidates:
+            del mechanisms[self.unary]
+        return mechanisms
+
+    def _noise(self, wishes: Wishes, design: Design) -> float:
+        kind = self.kind(design, categories=None, edges=None)
+        return float(self.accuracy(kind, self.population(wishes), retained=False).variance(design.share))
+
     def kind(self, design: Design, *, categories: Sequence[str] | None, edges: Sequence[float] | None) -> SetKind:
-        names = categories or [f"item {i + 1}" for i in range(design.size[2])]
+        blanks = design.rows.max_items if isinstance(design.rows, PrivSet) else 0
+        number = design.size[0] - blanks if blanks else design.size[2]
+        names = categories or [f"item {i + 1}" for i in range(number)]
         return SetKind.of_items(names, design.mechanism)
 
     def accuracy(self, kind: SetKind, population: Population, *, retained: bool) -> BitAccuracy:

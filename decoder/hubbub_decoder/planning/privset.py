@@ -1,0 +1,79 @@
+"""PrivSet with the smallest variance within the wished epsilons.
+
+For given k, m and w the best t is the largest within the epsilon, because a smaller one is the same report followed by more noise. So w alone is
+searched. The variance first falls with w and then grows, so the search ends where it grows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from hubbub.mechanisms.privset import MAX_VALUES, PrivSet, numbers_of_rows
+from hubbub.mechanisms.probability import DYADIC_DIGITS
+from hubbub_decoder.planning.wishes import RowPlanner, Wishes
+
+_WORSE = 3  # numbers of ones with a larger variance, after which the search ends
+_LARGEST_ODDS = 2.0**DYADIC_DIGITS
+
+
+class PrivSetPlanner(RowPlanner[PrivSet]):
+    """Planner of rows of whole sets."""
+
+    name = "PrivSet, one row for the whole set"
+
+    def best(self, wishes: Wishes, share: float) -> PrivSet | None:
+        if wishes.own is None:
+            return None
+        unit = wishes.epsilon_unit
+        if unit is not None and wishes.hold is None:
+            return None  # each report costs epsilon again
+        of_report = wishes.epsilon if unit is None else min(wishes.epsilon, unit / (wishes.hold or 1))
+        return best_privset(wishes.num_candidates, wishes.own, of_report, share)
+
+    def notes(self, mechanism: PrivSet) -> Iterator[str]:
+        m = mechanism.max_items
+        yield (
+            f"A client with more than {m} items reports a random {m} of them, and the reports do not show its size: the share of an item is between "
+            f"its estimate and its estimate times (largest size / {m})."
+        )
+
+
+def best_privset(items: int, own: int, epsilon: float, share: float) -> PrivSet | None:
+    """Return the mechanism with the smallest variance of a share; None if a row has too many bits, or no t is within the epsilon.
+
+    items : M      own : m      epsilon : of one report      share : x of the items
+
+    >>> best = best_privset(100, 5, 1.0, 0.01)
+    >>> best.num_ones, best.epsilon(105, (), 1) <= 1.0
+    (6, True)
+    """
+    k = items + own
+    if not 1 <= own <= items or k > MAX_VALUES:
+        return None
+    best, least, worse = None, math.inf, 0
+    for num_ones in range(1, k // 2 + 1):
+        mechanism = _within(k, own, num_ones, epsilon)
+        if mechanism is None:
+            break
+        p, q = mechanism.prob_p, mechanism.prob_q
+        variance = (share * q * (1 - q) + (1 - share) * p * (1 - p)) / (q - p) ** 2
+        best, least, worse = (mechanism, variance, 0) if variance < least else (best, least, worse + 1)
+        if worse == _WORSE:
+            break
+    return best
+
+
+def _within(num_values: int, max_items: int, num_ones: int, epsilon: float) -> PrivSet | None:
+    """Mechanism with the largest t within the epsilon, rounded down; None if there is none above that of random rows."""
+    touching, missing = numbers_of_rows(num_values, max_items, num_ones)
+    if touching > _LARGEST_ODDS * missing:
+        return None
+    odds = math.exp(min(epsilon, 50.0)) * (touching / missing)
+    hit = math.ldexp(
+        min(math.floor(math.ldexp(odds / (1 + odds), DYADIC_DIGITS)), 2**DYADIC_DIGITS - 1), -DYADIC_DIGITS
+    )
+    if hit <= touching / (touching + missing):
+        return None
+    mechanism = PrivSet(num_values=num_values, max_items=max_items, num_ones=num_ones, prob_hit=hit)
+    return mechanism if mechanism.epsilon(num_values, (), 1) <= epsilon else None

@@ -1,0 +1,140 @@
+"""`plan` of whole sets: the number of ones, the choice between one question and a row, and what wishes exclude."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from datetime import date
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from hubbub import KindWord, PrivSet, UnaryResponse, parse_definitions
+from hubbub.cli import main
+from hubbub.privacy import epsilon as epsilon_of
+from hubbub_decoder import PlanError, Wishes, plan, simulate
+from hubbub_decoder.estimators.items import fit_whole_sets
+from hubbub_decoder.model.evidence import Evidence
+from hubbub_decoder.planning.privset import best_privset
+
+
+def variance(mechanism: PrivSet, share: float) -> float:
+    p, q = mechanism.prob_p, mechanism.prob_q
+    return (share * q * (1 - q) + (1 - share) * p * (1 - p)) / (q - p) ** 2
+
+
+def every_number_of_ones(items: int, own: int, epsilon: float, share: float) -> float:
+    """Least variance over all w, with e**epsilon exactly, as equation (24.2) has it."""
+    k, e, least = items + own, math.exp(epsilon), math.inf
+    for w in range(1, k // 2 + 1):
+        rest = math.comb(k - own, w) / math.comb(k, w)
+        q = e * (w / k) / (e - (e - 1) * rest)
+        p = (w - own * q) / (k - own)
+        least = min(least, (share * q * (1 - q) + (1 - share) * p * (1 - p)) / (q - p) ** 2)
+    return least
+
+
+def test_number_of_ones_is_the_best_of_all(unseen_seed: int) -> None:
+    """40 random sizes: the search ends early, t is rounded down, and both lose less than a thousandth."""
+    rng = np.random.default_rng(unseen_seed)
+    for _ in range(40):
+        items = int(np.exp(rng.uniform(np.log(4), np.log(400))))
+        own, epsilon, share = (
+            int(rng.integers(1, min(items, 20) + 1)),
+            float(rng.uniform(0.5, 4)),
+            float(rng.uniform(0, 0.3)),
+        )
+        best = best_privset(items, own, epsilon, share)
+        assert best is not None
+        assert epsilon - 1e-3 < best.epsilon(items + own, (), 1) <= epsilon
+        assert variance(best, share) == pytest.approx(every_number_of_ones(items, own, epsilon, share), rel=1e-3)
+
+
+@pytest.mark.parametrize(("items", "own"), [(1020, 5), (4, 5), (4, 0)])
+def test_too_long_rows_have_no_mechanism(items: int, own: int) -> None:
+    assert best_privset(items, own, 1.0, 0.01) is None
+
+
+def wishes(**more: Any) -> Wishes:
+    return Wishes(**{"kind": KindWord.SET, "num_candidates": 100, "epsilon": 1.0, "num_reports": 100_000, **more})
+
+
+@pytest.mark.parametrize(
+    ("items", "own", "epsilon", "whole"),
+    [
+        (100, 5, 1, True),
+        (500, 5, 4, True),
+        (30, 20, 1, False),
+        (30, 3, 1, True),
+        (2, 1, 1, True),
+        (1000, 20, 0.5, True),
+    ],
+)
+def test_mechanism_with_the_smaller_variance_is_chosen(items: int, own: int, epsilon: float, whole: bool) -> None:
+    """n Var of a small share of one question is M e**eps / (e**eps - 1)**2, and that of rows is the least of all w."""
+    planned = plan(wishes(num_candidates=items, own=own, epsilon=epsilon), expires=date(2099, 1, 1))
+    question = items * math.exp(epsilon) / math.expm1(epsilon) ** 2
+    assert whole == (every_number_of_ones(items, own, epsilon, 0.0) < question)
+    assert isinstance(planned.metric.params.mechanism, PrivSet if whole else UnaryResponse)
+    assert epsilon - 1e-3 < epsilon_of(planned.metric) <= epsilon
+    assert parse_definitions(planned.toml().replace("TODO", "text"))["metric"].digest == planned.metric.digest
+    if items <= 256:
+        assert planned.other is not None
+        assert planned.other > 1
+        assert any("is chosen" in note for note in planned.notes)
+    assert any("reports a random" in note for note in planned.notes) == whole
+
+
+def test_planned_error_is_the_delivered_one(unseen_seed: int) -> None:
+    """Mean squared error of 300 items over 8 runs within 5 % of the law, which is 6 standard errors of the mean of 2,400 squares."""
+    planned = plan(wishes(num_candidates=300, own=5, num_reports=20_000, epsilon=2.0))
+    mechanism, rng = planned.metric.params.mechanism, np.random.default_rng(unseen_seed)
+    assert isinstance(mechanism, PrivSet)
+    names = planned.metric.kind.named_values
+    population = {",".join(names[start : start + 5]): 400 for start in range(0, 150, 5)} | {"": 8_000}
+    truth = np.array([0.02] * 150 + [0.0] * 150)
+    squares = []
+    for _ in range(8):
+        counts = simulate(planned.metric, population, rng)
+        squares.append((fit_whole_sets(Evidence(counts), "reporters", mechanism).shares - truth) ** 2)
+    law = planned.description.accuracy.variance(truth).mean()
+    assert np.mean(squares) / law == pytest.approx(1, abs=6 * math.sqrt(2 / 2_400))
+
+
+def test_epochs_and_a_central_epsilon_lower_the_epsilon_of_a_row() -> None:
+    held = plan(wishes(own=5, epsilon=2.0, longitudinal=3.0, hold=3, periods=3)).metric
+    assert isinstance(held.params.mechanism, PrivSet)
+    assert 0.99 < epsilon_of(held) <= 1.0
+    hidden = plan(wishes(own=5, epsilon=4.0, num_reports=10_000, central=0.05)).metric
+    assert 0 < epsilon_of(hidden) < 4.0
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"num_candidates": 300}, "`num_candidates = 300`: a set metric has 2 to 256 items, and with `own`"),
+        ({"num_candidates": 1020, "own": 5}, "`num_candidates = 1020`"),
+        ({"num_candidates": 4, "own": 5}, "`own = 5` of `num_candidates = 4`"),
+        ({"num_candidates": 300, "own": 5, "longitudinal": 2.0}, "each report costs epsilon again"),
+        ({"kind": KindWord.CATEGORICAL, "own": 5}, "`own = 5` with `kind = categorical`: only a set"),
+        ({"kind": KindWord.STRING, "own": 5}, "`own = 5` with `kind = string`: only a set"),
+    ],
+)
+def test_wishes_that_exclude_each_other_are_refused(more: Mapping[str, Any], message: str) -> None:
+    with pytest.raises(PlanError, match=message):
+        wishes(**more)
+
+
+def test_command_plans_whole_sets() -> None:
+    options = ["plan", "--kind", "set", "--num-candidates", "500", "--epsilon", "2", "--reports", "100000"]
+    done = CliRunner().invoke(main, [*options, "--own", "8"])
+    assert done.exit_code == 0
+    metric = parse_definitions(done.stdout.replace("TODO", "text"))["metric"]
+    assert (metric.num_bits, metric.params.mechanism.fields["max_items"]) == (508, 8)
+    refused = CliRunner().invoke(main, [*options, "--own", "0"])
+    assert refused.exit_code == 2
+    refused = CliRunner().invoke(main, options)
+    assert refused.exit_code != 0
+    assert "--own" in refused.stderr
