@@ -140,6 +140,19 @@ def row_ratio(a: int, q: int, d: int, w: int, t: int | None) -> Fraction | None:
     return largest(rows)
 
 
+def privset(part: dict[str, Any], t: int | None) -> Counter[Fraction] | None:
+    """Return e^epsilon of t rows of k bits with w ones, which touch a set of m bits with probability hit / N.
+
+    Rows that touch a set are equally probable, and so are all others. Two values may have sets without a common bit.
+    """
+    k = integer(part, "num_bits", 2, MOST_BITS)
+    m, w = integer(part, "max_items", 1, k // 2), integer(part, "w", 1, k // 2)
+    missing = math.comb(k - m, w)
+    touching = math.comb(k, w) - missing
+    hit = integer(part, "hit", N * touching // (touching + missing) + 1, N - 1)
+    return None if t is None else times(Counter({Fraction(hit * missing, (N - hit) * touching): 1}), t)
+
+
 def times(product: Counter[Fraction], number: int) -> Counter[Fraction]:
     return Counter({ratio: exponent * number for ratio, exponent in product.items()})
 
@@ -148,7 +161,7 @@ def statement(parts: list[dict[str, Any]], unit: str, condition: str, t: int | N
     """Return the statement about a number of units. Each has t reports from one permanent response; None is any number."""
     product: Counter[Fraction] | None = Counter()
     for part in parts:
-        block = {None: unary, "subset": subset}[part.get("mechanism")](part, t)
+        block = {None: unary, "subset": subset, "privset": privset}[part.get("mechanism")](part, t)
         product = None if product is None or block is None else product + block
     factors = times(product, int(units)) if product and 0 < units < math.inf else Counter[Fraction]()
     decimals = {ratio: log(ratio) for ratio in factors}
@@ -186,7 +199,7 @@ def units_within(limit: Any, price: str) -> float:
 
 def expected_statements(definition: dict[str, Any], certificate: dict[str, Any]) -> list[dict[str, Any]]:
     parts = definition.get("parts", [definition])
-    noises = {part["permanent_q"] < N if "permanent_q" in part else part["f"] > 0 for part in parts}
+    noises = {part["permanent_q"] < N if "permanent_q" in part else part.get("f", 0) > 0 for part in parts}
     require(len(parts) <= 3 and len(noises) == 1, "a joint metric has 2 or 3 parts, all or none with permanent noise")
     hold, noise = definition["hold"], noises.pop()
     longest = MOST_REPORTS if hold is None else integer(definition, "hold", 1, MOST_REPORTS)

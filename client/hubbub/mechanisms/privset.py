@@ -131,10 +131,10 @@ class PrivSet(Mechanism):
             round_to_dyadic("prob_hit", prob_hit, DYADIC_DIGITS),
             numbers_of_rows(num_values, max_items, num_ones),
         )
-        of_random = touching / (touching + missing)
-        if hit <= of_random:
+        rows = touching + missing
+        if numerator(hit, DYADIC_DIGITS) * rows <= touching << DYADIC_DIGITS:
             raise ParameterError(
-                f"prob_hit must be above {of_random:.6g}, the share of all rows that touch a set of {max_items}, got {hit:.6g}: "
+                f"prob_hit must be above {touching / rows:.6g}, the share of all rows that touch a set of {max_items}, got {hit:.6g}: "
                 "reports would not depend on the value"
             )
         prob_q = hit * math.comb(num_values - 1, num_ones - 1) / touching

@@ -20,6 +20,7 @@ import pytest
 from docs.reference import certificate_checker as checker
 from hubbub import Buckets, DefinitionError, Discovery, Estimand, Metric, ParameterError, Params, Policy, UnaryResponse
 from hubbub.mechanisms.mechanism import Mechanism
+from hubbub.mechanisms.privset import PrivSet
 from hubbub.mechanisms.subset import SubsetSelection
 from hubbub.metrics.group import Group
 from hubbub.privacy import Observer, Unit, epsilon, guarantees
@@ -60,6 +61,14 @@ def rows(chance: random.Random, num_values: int, *, is_noiseless: bool) -> Subse
     return SubsetSelection(num_values=num_values, num_ones=w, prob_q=q / N, permanent_q=a / N)
 
 
+def sets(chance: random.Random, num_values: int, max_items: int) -> PrivSet:
+    w = chance.randint(1, num_values // 2)
+    missing = math.comb(num_values - max_items, w)
+    touching = math.comb(num_values, w) - missing
+    hit = chance.randrange(N * touching // (touching + missing) + 1, N)
+    return PrivSet(num_values=num_values, max_items=max_items, num_ones=w, prob_hit=hit / N)
+
+
 def any_rows(chance: random.Random, num_values: int, *, is_noiseless: bool) -> Mechanism:
     if chance.random() < 0.5:
         return rows(chance, num_values, is_noiseless=is_noiseless)
@@ -83,7 +92,7 @@ def random_part(chance: random.Random, name: str, *, is_noiseless: bool) -> Metr
             return Metric.boolean(name, unary(chance, is_noiseless=is_noiseless, one_bit=True))
 
 
-KINDS = ("string", "discover", "categorical", "boolean", "ordinal", "mean", "set", "joint")
+KINDS = ("string", "discover", "categorical", "boolean", "ordinal", "mean", "set", "whole set", "joint")
 
 
 def random_metric(chance: random.Random, kind: str) -> Metric:
@@ -115,6 +124,9 @@ def random_metric(chance: random.Random, kind: str) -> Metric:
             metric = Metric.ordinal("m", Buckets((0, 8), default=0, estimate=Estimand.MEAN), bit, **more)
         case "set":
             metric = Metric.set("m", [f"i{i}" for i in range(chance.randint(2, 9))], bit, **more)
+        case "whole set":
+            items, most = chance.randint(4, 40), chance.randint(1, 4)
+            metric = Metric.set("m", [f"i{i}" for i in range(items)], sets(chance, items + most, most), **more)
         case _:
             parts = [random_part(chance, f"p{i}", is_noiseless=quiet) for i in range(chance.randint(2, 3))]
             metric = Metric.joint("m", parts, **more)
@@ -190,6 +202,8 @@ def enumerated_laws(part: dict[str, Any], reports: int) -> list[list[Fraction]]:
             for v in range(d)
         ]
         return [mixed(tuple(a if v == x else (1 - a) / (d - 1) for v in range(d)), given) for x in range(d)]
+    if part.get("mechanism") == "privset":
+        return enumerated_sets(part, reports)
     k, h, p, q = part["num_bits"], part["num_hashes"], Fraction(part["p"], N), Fraction(part["q"], N)
     b = Fraction(part["f"], N) if "f" in part else Fraction(part["permanent_p"], N)
     a = 1 - b if "f" in part else Fraction(part["permanent_q"], N)
@@ -197,6 +211,26 @@ def enumerated_laws(part: dict[str, Any], reports: int) -> list[list[Fraction]]:
     bits = [mixed((1 - chance, chance), given) for chance in (b, a)]
     filters = [set(positions) for size in (0, h) for positions in combinations(range(k), size)]
     return [of_bits([bits[i in ones] for i in range(k)]) for ones in filters]
+
+
+def enumerated_sets(part: dict[str, Any], reports: int) -> list[list[Fraction]]:
+    """Return P(all reports | items) of each set of items, of any size: over every choice of m of them, or of blanks to fill the set."""
+    k, m, w, hit = part["num_bits"], part["max_items"], part["w"], Fraction(part["hit"], N)
+    items, blanks = range(k - m), range(k - m, k)
+    subsets = [set(row) for row in combinations(range(k), w)]
+
+    def given(true_set: set[int]) -> list[Fraction]:
+        touching = sum(bool(row & true_set) for row in subsets)
+        once = [hit / touching if row & true_set else (1 - hit) / (len(subsets) - touching) for row in subsets]
+        return of_reports(once, reports)
+
+    laws = []
+    for size in range(len(items) + 1):
+        for own in combinations(items, size):
+            fills = [own + fill for fill in combinations(blanks, m - size)] if size <= m else combinations(own, m)
+            of_fills = [given(set(true_set)) for true_set in fills]
+            laws.append(mixed((Fraction(1, len(of_fills)),) * len(of_fills), of_fills))
+    return laws
 
 
 def of_bits(laws: list[list[Fraction]]) -> list[Fraction]:
@@ -222,6 +256,8 @@ def small_metrics(chance: random.Random) -> Iterator[tuple[Metric, int]]:
             yield Metric.categorical("m", ("a", "b"), unary(chance, is_noiseless=quiet)), min(t, 4)
             yield Metric.categorical("m", ("a", "b"), rows(chance, 3, is_noiseless=quiet)), t
             yield Metric.categorical("m", ("a", "b", "c"), rows(chance, 4, is_noiseless=quiet)), min(t, 4)
+    for items, most, t in ((2, 1, 2), (3, 1, 2), (4, 2, 1), (4, 2, 2), (3, 3, 1), (5, 2, 1)):
+        yield Metric.set("m", [f"i{i}" for i in range(items)], sets(chance, items + most, most)), t
     for t in (1, 2, 3):
         five = SubsetSelection(
             num_values=5, num_ones=2, prob_q=chance.uniform(0.5, 0.99), permanent_q=chance.uniform(0.3, 0.99)
@@ -260,6 +296,9 @@ VALUES = Metric.string(
     "page",
     Params(num_bits=64, num_hashes=2, num_cohorts=8, prob_p=0.3, prob_q=0.8, permanent_p=0.2, permanent_q=0.7),
     lifetime_epsilon=16.0,
+)
+SETS = Metric.set(
+    "plugins", ("a", "b", "c", "d"), PrivSet(num_values=6, max_items=2, num_ones=2, prob_hit=0.75), hold=7
 )
 ROWS = Metric.categorical(
     "theme", ("dark", "light", "auto"), SubsetSelection(num_values=4, num_ones=2, prob_q=0.8, permanent_q=0.7)
@@ -349,6 +388,11 @@ FALSE: dict[str, tuple[Metric, Change, str]] = {
     "number of hashes": (VALUES, redefined(num_hashes=1), "statement 1, report: factors"),
     "hash scheme": (ROWS, redefined(w=1), "statement 1, report: factors"),
     "number of values": (ROWS, redefined(num_bits=5), "statement 1, report: factors"),
+    "ones of a row of a set": (SETS, redefined(w=1), "statement 1, report: factors"),
+    "largest set": (SETS, redefined(max_items=1), "statement 1, report: factors"),
+    "probability of a hit": (SETS, redefined(hit=N * 3 // 4 + 1), "statement 1, report: factors"),
+    "rows that touch a set by chance": (SETS, redefined(hit=N * 9 // 15), "hit must be a whole number"),
+    "rows of a set without epsilon": (SETS, redefined(hit=N), "hit must be a whole number"),
     "hold": (HELD, redefined(hold=8), "statement 3, epoch: num_reports"),
     "hold left out": (HELD, redefined(hold=None), "statement 2, report: condition"),
     "digest": (VALUES, lambda of: of.update(digest="0" * 64), "the digest of the definition is"),
