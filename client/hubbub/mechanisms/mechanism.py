@@ -43,8 +43,6 @@ class Mechanism(ABC):
         Whether the bits of a report are independent, given the value.
     has_no_value_bit
         Whether "no value" is a value with a bit of its own, the last one, because each value has exactly one bit.
-    takes_sets
-        Whether a client may have several values at once, or none.
     prob_p
         p, the probability that a reported bit is one if the permanent bit is 0.
     prob_q
@@ -62,7 +60,6 @@ class Mechanism(ABC):
     optional_fields: ClassVar[tuple[str, ...]]
     has_independent_bits: ClassVar[bool] = False
     has_no_value_bit: ClassVar[bool] = False
-    takes_sets: ClassVar[bool] = False
 
     prob_p: float
     prob_q: float
@@ -99,8 +96,8 @@ class Mechanism(ABC):
         return {} if self.word == DEFAULT else {"mechanism": self.word}
 
     @abstractmethod
-    def check_num_bits(self, num_bits: int) -> None:
-        """Check that the mechanism can randomize a block of so many bits; raises ParameterError."""
+    def check_block(self, num_bits: int, hash_scheme: str) -> None:
+        """Check that the mechanism can randomize a block of so many bits, which have the meaning of a hash scheme; raises ParameterError."""
 
     @abstractmethod
     def require_collectable(self, name: str) -> None:

@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 
     from hubbub.mechanisms.ratio import ExactRatio
 
+HASH_SCHEME = "set-row-v1"
+"""Hash scheme of the only bits that it randomizes: a bit for each item, and blank ones."""
 MAX_VALUES = 1024
 """Largest k: a row has at most 1,024 bits."""
 _DYADIC_BYTES = 3
@@ -104,7 +106,6 @@ class PrivSet(Mechanism):
     word = "privset"
     required_fields = ("max_items", "num_ones", "prob_hit")
     optional_fields = ()
-    takes_sets = True
 
     num_values: int
     max_items: int
@@ -167,11 +168,15 @@ class PrivSet(Mechanism):
         """Number of values, k - m: the bits that are not blank."""
         return self.num_values - self.max_items
 
-    def check_num_bits(self, num_bits: int) -> None:
+    def check_block(self, num_bits: int, hash_scheme: str) -> None:
+        if hash_scheme != HASH_SCHEME:
+            raise ParameterError(
+                f"PrivSet reports sets of items, got the hash scheme {hash_scheme}: any metric but a set needs UnaryResponse or SubsetSelection"
+            )
         if num_bits != self.num_values:
             raise ParameterError(
                 f"PrivSet of num_values = {self.num_values} needs as many bits, got {num_bits}: num_values is the number of items and "
-                "max_items together. Any metric but a set needs UnaryResponse or SubsetSelection"
+                "max_items together"
             )
 
     def require_collectable(self, name: str) -> None:

@@ -152,7 +152,7 @@ class SubsetSelection(Mechanism):
             "permanent_q": numerator(self.permanent_q, DYADIC_DIGITS),
         }
 
-    def check_num_bits(self, num_bits: int) -> None:
+    def check_block(self, num_bits: int, hash_scheme: str) -> None:
         if num_bits != self.num_values:
             raise ParameterError(
                 f"subset selection of num_values = {self.num_values} needs a bit for each value, got {num_bits}: num_values is the number of "

@@ -137,7 +137,7 @@ class UnaryResponse(Mechanism):
             )
         return cls(**fields)
 
-    def check_num_bits(self, num_bits: int) -> None:
+    def check_block(self, num_bits: int, hash_scheme: str) -> None:  # noqa: ARG002  (bits of any meaning)
         if num_bits == 1 and self.prob_f is None:
             raise ParameterError(
                 f"permanent_p and permanent_q of one bit must add up to 1, got {self.permanent_p:.6g} and "

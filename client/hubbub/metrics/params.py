@@ -99,7 +99,7 @@ class Params:
             raise ParameterError(
                 f"mechanism was given together with {', '.join(given)}: pass the mechanism or its probabilities"
             )
-        checked_mechanism(mechanism).check_num_bits(num_bits)
+        checked_mechanism(mechanism).check_block(num_bits, hash_scheme)
         set_field(self, "mechanism", mechanism)
 
     def _check_sizes(self) -> None:

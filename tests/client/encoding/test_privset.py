@@ -13,7 +13,6 @@ from scipy import stats
 
 from hubbub import Buckets, DefinitionError, Metric, ParameterError, Params, PrivSet, SubsetSelection
 from hubbub.mechanisms.privset import numbers_of_rows
-from hubbub.metrics.kinds import StringKind
 from tests.support.enumerate_rows import row_distribution, set_distribution, true_sets
 
 SIZES = [(2, 1, 1), (3, 1, 1), (4, 2, 1), (4, 2, 2), (5, 2, 2), (6, 2, 3), (6, 3, 2), (7, 3, 3), (8, 4, 2)]
@@ -209,12 +208,11 @@ def test_metrics_of_one_value_refuse_it() -> None:
         lambda: Metric.categorical("theme", ("a", "b", "c", "d"), mechanism),
         lambda: Metric.ordinal("delay", Buckets((0, 10, 20, 30, 40), default=0), mechanism),
     ]
-    for define in refused:
-        with pytest.raises(DefinitionError, match="metric has one value at a time, and privset reports sets"):
-            define()
     wide = PrivSet(num_values=8, max_items=1, num_ones=1, prob_hit=0.75)
-    with pytest.raises(DefinitionError, match="bits are independent"):
-        StringKind(Params(num_bits=8, num_hashes=1, num_cohorts=1, mechanism=wide))
+    refused += [lambda: Metric.string("page", Params(num_bits=8, num_hashes=1, num_cohorts=1, mechanism=wide))]
+    for define in refused:
+        with pytest.raises(ParameterError, match="PrivSet reports sets of items, got the hash scheme"):
+            define()
 
 
 def test_fields_and_digest() -> None:
@@ -225,6 +223,6 @@ def test_fields_and_digest() -> None:
     with pytest.raises(ParameterError, match="num_ones is missing: pass max_items, num_ones and prob_hit"):
         PrivSet.of_fields({"max_items": 2, "prob_hit": 0.75}, 8)
     with pytest.raises(ParameterError, match="num_values = 8 needs as many bits, got 9"):
-        mechanism.check_num_bits(9)
+        mechanism.check_block(9, "set-row-v1")
     with pytest.raises(DefinitionError, match="plugins: prob_hit must be below 1, got 1"):
         PrivSet(num_values=8, max_items=2, num_ones=2, prob_hit=1).require_collectable("plugins")

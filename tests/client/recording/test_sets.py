@@ -241,7 +241,7 @@ def test_whole_sets_are_read_from_toml_and_json() -> None:
         (('["a", "b", "c"]', '["a"]'), "needs 2 items or more, and at most 1024 with max_items, got 1 and 2"),
         (('["a", "b", "c"]', '["a", "b", "b"]'), "items must be distinct"),
         (('["a", "b", "c"]', str([f"i{n}" for n in range(1023)])), "leave out rare items"),
-        (('kind = "set"\nitems', 'kind = "categorical"\ncategories'), "Any metric but a set needs UnaryResponse"),
+        (('kind = "set"\nitems', 'kind = "categorical"\ncategories'), "any metric but a set needs UnaryResponse"),
     ],
 )
 def test_wrong_whole_sets_are_refused(change: tuple[str, str], message: str) -> None:
@@ -255,14 +255,14 @@ def test_kind_mechanism_and_bits_belong_together() -> None:
     assert isinstance(PLUGINS.kind, AskedItemKind)
     for fields, changed, message in (
         (whole, {"items": ["a", "b"]}, "set-row-v1 parameters of 4 bits, got set-row-v1 of 5"),
-        (whole, {"hash_scheme": "one-hot"}, "set-row-v1 parameters of 5 bits, got one-hot"),
+        (whole, {"hash_scheme": "one-hot"}, "PrivSet reports sets of items, got the hash scheme one-hot"),
         (whole, {"num_bits": 6}, "set-row-v1 parameters of 5 bits, got set-row-v1 of 6"),
         (whole, {"num_cohorts": 2}, "set-row-v1 needs num_hashes = 1 and num_cohorts = 1"),
-        (asked, {"hash_scheme": "set-row-v1", "num_cohorts": 1}, "needs num_cohorts = 3|set-v1 parameters"),
+        (asked, {"hash_scheme": "set-row-v1", "num_cohorts": 1}, "set-row-v1 needs the mechanism privset, got unary"),
         (
             whole,
             {"mechanism": "unary", "prob_p": 0.25, "prob_q": 0.75, "prob_f": 0},
-            "set-v1 parameters of 1 bits, got set-row-v1 of 5",
+            "set-row-v1 needs the mechanism privset, got unary",
         ),
     ):
         with pytest.raises((DefinitionError, ParameterError), match=message):

@@ -387,12 +387,7 @@ class BlockKind(Kind):
         yield Fact("probabilities", ", ".join(f"{name} = {probability:.6g}" for name, probability in probabilities))
 
     def _check_scheme(self, num_bits: int, scheme: type[HashScheme]) -> None:
-        mechanism = self.params.mechanism
-        if mechanism.takes_sets and self.has_exclusive_values:
-            raise DefinitionError(
-                f"{with_article(self.word)} metric has one value at a time, and {mechanism.word} reports sets: use another mechanism"
-            )
-        num_bits = row_bits(num_bits, mechanism, has_no_value=self.has_no_value)
+        num_bits = row_bits(num_bits, self.params.mechanism, has_no_value=self.has_no_value)
         if self.params.scheme is not scheme or self.params.num_bits != num_bits:
             raise DefinitionError(
                 f"{with_article(self.word)} metric needs {scheme.name} parameters of {num_bits} bits, "

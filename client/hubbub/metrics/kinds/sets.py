@@ -10,7 +10,7 @@ from typing import Any, ClassVar, cast
 
 from hubbub.errors import DefinitionError, InvalidValueError, ParameterError
 from hubbub.mechanisms.mechanism import Mechanism, mechanism_class, mechanism_of_fields
-from hubbub.mechanisms.privset import PrivSet
+from hubbub.mechanisms.privset import HASH_SCHEME, PrivSet
 from hubbub.metrics.hash_schemes import HashScheme, OneQuestion
 from hubbub.metrics.kinds.kind import BlockKind, BloomBits, ChangeWords, Fact, KindWord, Value
 from hubbub.metrics.kinds.one_hot import check_names, name_of_rest
@@ -33,7 +33,7 @@ class ItemOfCohort(OneQuestion):
 class BitOfItem(HashScheme):
     """Bit i is one if the set has the item i; the last bits are blank."""
 
-    name = "set-row-v1"
+    name = HASH_SCHEME
     has_varying_ones = True
 
     @classmethod
@@ -129,7 +129,7 @@ class SetKind(BlockKind):
         if "items" not in fields:
             raise DefinitionError("a set metric needs items, got none: pass the names of two or more")
         params, items = Params.from_dict(fields), tuple(fields["items"])
-        return (WholeSetKind if params.mechanism.takes_sets else AskedItemKind)(params, items)
+        return (WholeSetKind if params.scheme is BitOfItem else AskedItemKind)(params, items)
 
     @classmethod
     def of_items(cls, items: Sequence[str], mechanism: Mechanism) -> SetKind:
@@ -155,7 +155,7 @@ class SetKind(BlockKind):
         items = table["items"]
         if not isinstance(items, list):
             raise DefinitionError(f"items must be a list of strings, got {items!r}")
-        if not mechanism_class(table).takes_sets:
+        if mechanism_class(table) is not PrivSet:
             return cls.of_items(items, mechanism_of_fields(table, 2))
         most = table.get("max_items")
         if isinstance(most, int):
