@@ -8,8 +8,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from hubbub.metrics.kinds import AskedItemKind, SetKind, Value, WholeSetKind
-from hubbub.metrics.kinds.sets import SEPARATOR
+from hubbub.metrics.kinds import SetKind, Value
+from hubbub.metrics.kinds.sets import SEPARATOR, AskedItemKind, WholeSetKind
 from hubbub.text import format_count
 from hubbub_decoder.errors import PopulationError
 from hubbub_decoder.estimators.items import ItemFit, fit_items, fit_whole_sets

@@ -23,7 +23,7 @@ from hubbub import (
     parse_definitions,
 )
 from hubbub.encoding.sealed_values import Sealer
-from hubbub.metrics.kinds import AskedItemKind, WholeSetKind
+from hubbub.metrics.kinds.sets import AskedItemKind, WholeSetKind
 from hubbub.sdk.storage.state_reader import read_state
 from hubbub.testing import SeededBytes, deliver
 from tests.client.conftest import Rig, require_balanced

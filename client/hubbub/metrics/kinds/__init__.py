@@ -4,11 +4,10 @@
     CategoricalKind   one bit for each category                    BooleanKind   one bit
     OrdinalKind       one bit for each bucket of numbers           MeanKind      one bit: a number reaches the client's threshold
     JointKind         the bits of two or three parts, one part after the other
-    AskedItemKind     one bit: the set has the item that the client is asked about
-    WholeSetKind      one bit for each item of a set, and blank bits
+    SetKind           bits of the items of a set
 
 A kind is what differs between metrics besides their periods and their documentation; `Metric` adds these and the name, also to messages.
-Its word is the `kind` of a definition. A mean has the word of an ordinal metric, and both kinds of sets have one word.
+Its word is the `kind` of a definition. A mean has the word of an ordinal metric.
 
 Source: Erlingsson, Pihur, Korolova 2014 (arXiv 1407.6981), sec. 2 (string) and 4 (one-hot); docs/reference/format.md.
 """
@@ -31,14 +30,13 @@ from hubbub.metrics.kinds.kind import (
 )
 from hubbub.metrics.kinds.numbers import MeanKind, NumberKind, OrdinalKind, ordinal_kind
 from hubbub.metrics.kinds.one_hot import BooleanKind, CategoricalKind
-from hubbub.metrics.kinds.sets import AskedItemKind, SetKind, WholeSetKind
+from hubbub.metrics.kinds.sets import SetKind
 from hubbub.metrics.kinds.strings import MIN_STRING_BITS, StringKind
 
 __all__ = [
     "DIGEST_BYTES",
     "KINDS",
     "MIN_STRING_BITS",
-    "AskedItemKind",
     "BlockKind",
     "BloomBits",
     "BooleanKind",
@@ -55,7 +53,6 @@ __all__ = [
     "SetKind",
     "StringKind",
     "Value",
-    "WholeSetKind",
     "kind_from_dict",
     "kind_from_table",
     "kind_word",

@@ -11,8 +11,8 @@ import numpy as np
 
 from hubbub.mechanisms.mechanism import Mechanism
 from hubbub.mechanisms.privset import MAX_VALUES, PrivSet
-from hubbub.metrics.kinds import SetKind, WholeSetKind
-from hubbub.metrics.kinds.sets import MAX_ITEMS
+from hubbub.metrics.kinds import SetKind
+from hubbub.metrics.kinds.sets import MAX_ITEMS, WholeSetKind
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.inference.error_law import ErrorLaw, Sampling
 from hubbub_decoder.inference.intervals import DETECTION_POWER
