@@ -16,7 +16,6 @@ from hubbub.metrics.discovery import MAX_LONGEST, MAX_STEP
 from hubbub.metrics.group import MAX_VALUES
 from hubbub.metrics.kinds import KINDS, MIN_STRING_BITS, BlockKind, Kind
 from hubbub.metrics.kinds.joint import MAX_PARTS, MIN_PARTS
-from hubbub.metrics.kinds.sets import MAX_ITEMS
 from hubbub.metrics.params import MAX_BITS
 from hubbub.metrics.periods import PeriodKind
 from hubbub.metrics.rules import MAX_CLIENT_COHORTS
@@ -99,6 +98,8 @@ FIELDS: Mapping[str, Schema] = {
     "permanent_p": _probability("a permanent bit is one if the true bit is 0"),
     "permanent_q": _probability("a permanent bit is one if the true bit is 1"),
     "num_ones": _integer(1, MAX_BITS, "Number of ones in each report."),
+    "max_items": _integer(1, MAX_BITS // 2, "Largest number of items of a set that a report can stand for."),
+    "prob_hit": _probability("a reported row has at least one bit of the client's set"),
     # of kinds
     "num_bits": _integer(MIN_STRING_BITS, MAX_BITS, "Number of bits of a report, k."),
     "num_hashes": _integer(1, MAX_BITS, "Number of hashes of a string, h."),
@@ -118,7 +119,7 @@ FIELDS: Mapping[str, Schema] = {
     ),
     "categories": _names(2, MAX_BITS, "Values, in the order of their bits."),
     "other": _text("Category of all values that are not listed. Without it they are counted as invalid."),
-    "items": _names(2, MAX_ITEMS, "Items of which a client may have several; it is asked about one."),
+    "items": _names(2, MAX_BITS - 1, "Items of which a client may have several: at most 256 without a mechanism."),
     "edges": _list(
         NUMBER,
         2,
