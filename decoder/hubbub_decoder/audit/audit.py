@@ -148,14 +148,14 @@ def audit_metric(
     Raises
     ------
     AuditError
-        The client cannot be run, fails, or returns output that is not reports; or the metric reports whole sets.
+        The client cannot be run, fails, or returns output that is not reports; or its rows stand for several values at once.
     ParameterError
         An argument is out of range.
     """
-    if any(block.mechanism.takes_sets for block in metric.blocks):
+    if not all(block.mechanism.has_independent_bits or block.possible_ones == (1,) for block in metric.blocks):
         raise AuditError(
-            f"{metric.name}: a metric of whole sets has no audit: the distinguisher knows likelihoods of single values, and not of sets of bits. "
-            "Pass its client to `audit_client`, with two sets and the claim"
+            f"{metric.name}: its rows stand for several values at once, of which the distinguisher knows no likelihoods. "
+            "Pass its client to `audit_client`, with two values and the claim"
         )
     schedule = Schedule.of(num_reports, metric.hold)
     claim = declared_epsilon(metric, num_reports) if claim is None else claim

@@ -151,7 +151,7 @@ def test_row_of_a_forged_report_is_one_that_the_service_accepts() -> None:
 def test_audit_refuses_whole_sets_by_name_and_bounds_their_client_by_bits(unseen_seed: int) -> None:
     """A bound above epsilon has probability 1e-6, and one of single bits stays below it."""
     metric = metric_of(MECHANISMS[0])
-    with pytest.raises(AuditError, match="packages: a metric of whole sets has no audit"):
+    with pytest.raises(AuditError, match="packages: its rows stand for several values at once"):
         audit_metric(metric, values=[("a", "b"), ("c", "d")])
     found = audit_client(
         EncoderClient(metric),
