@@ -114,8 +114,8 @@ def test_epochs_and_a_central_epsilon_lower_the_epsilon_of_a_row() -> None:
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ({"num_candidates": 300}, "`num_candidates = 300`: a set metric has 2 to 256 items, and with `own`"),
-        ({"num_candidates": 1020, "own": 5}, "`num_candidates = 1020`"),
+        ({"num_candidates": 300}, "`num_candidates` is 300: a set metric has 2 to 256 items, and with `own`"),
+        ({"num_candidates": 1020, "own": 5}, "`num_candidates` is 1020"),
         ({"num_candidates": 4, "own": 5}, "`own = 5` of `num_candidates = 4`"),
         ({"num_candidates": 300, "own": 5, "longitudinal": 2.0}, "each report costs epsilon again"),
         ({"kind": KindWord.CATEGORICAL, "own": 5}, "`own = 5` with `kind = categorical`: only a set"),

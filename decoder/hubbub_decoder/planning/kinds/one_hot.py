@@ -60,10 +60,11 @@ class OneHotPlanner(KindPlanner[K]):
     def design(self, wishes: Wishes) -> Design:
         """Return the mechanism with the smallest variance; where a central epsilon is wished, each has the epsilon that this leaves."""
         mechanisms = self._mechanisms(wishes)
-        designs = {name: found for name, of in mechanisms.items() if (found := _within_central(wishes, of)) is not None}
+        found = {name: self._within_central(wishes, of) for name, of in mechanisms.items()}
+        designs = {name: design for name, design in found.items() if design is not None}
         if not designs:
             block = self._unary(wishes)
-            allowed_cohorts(wishes, _block(block), (block.size[2],))  # raises
+            allowed_cohorts(wishes, self._block(block), (block.size[2],))  # raises
         noises = {name: self._noise(wishes, design) for name, design in designs.items()}
         best, *others = sorted(noises, key=noises.__getitem__)
         design = designs[best]
@@ -100,6 +101,32 @@ class OneHotPlanner(KindPlanner[K]):
     def _row_size(self, wishes: Wishes, rows: Mechanism) -> tuple[int, int, int]:
         return self._size(wishes)
 
+    def _within_central(self, wishes: Wishes, mechanism: Callable[[Wishes], Design | None]) -> Design | None:
+        """Return the design with the largest epsilon that keeps the central epsilon; None: no epsilon above a 64th of the wished one does."""
+
+        def hidden(epsilon: float) -> Design | None:
+            design = mechanism(replace(wishes, epsilon=epsilon))
+            most = wishes.central
+            if design is None or most is None:
+                return design
+            return design if cohorts_central(wishes, self._block(design), design.size[2]) <= most else None
+
+        found = hidden(wishes.epsilon)
+        if found is not None or wishes.central is None:
+            return found
+        low, high = wishes.epsilon / _MOST_LOWERED, wishes.epsilon
+        for _ in range(_BISECTIONS):
+            middle = math.sqrt(low * high)
+            design = hidden(middle)
+            low, high = (low, middle) if design is None else (middle, high)
+            found = found if design is None else design._replace(epsilon=middle)
+        return found
+
+    def _block(self, design: Design) -> Params:
+        """Return the bits and the mechanism of the reports."""
+        num_bits, mechanism = design.size[0], design.mechanism
+        return one_hot_params(row_bits(num_bits, mechanism, has_no_value=True), mechanism)
+
     def accuracy(self, kind: K, population: Population, *, retained: bool) -> BitAccuracy:
         return BitAccuracy(**law_fields(kind, population))
 
@@ -126,34 +153,6 @@ class BooleanPlanner(OneHotPlanner[BooleanKind], of=BooleanKind):
 
     def kind(self, design: Design, *, categories: Sequence[str] | None, edges: Sequence[float] | None) -> BooleanKind:
         return BooleanKind(one_hot_params(1, design.mechanism))
-
-
-def _within_central(wishes: Wishes, mechanism: Callable[[Wishes], Design | None]) -> Design | None:
-    """Return the design with the largest epsilon that keeps the central epsilon; None: no epsilon above a 64th of the wished one does."""
-
-    def hidden(epsilon: float) -> Design | None:
-        design = mechanism(replace(wishes, epsilon=epsilon))
-        most = wishes.central
-        if design is None or most is None or cohorts_central(wishes, _block(design), design.size[2]) <= most:
-            return design
-        return None
-
-    found = hidden(wishes.epsilon)
-    if found is not None or wishes.central is None:
-        return found
-    low, high = wishes.epsilon / _MOST_LOWERED, wishes.epsilon
-    for _ in range(_BISECTIONS):
-        middle = math.sqrt(low * high)
-        design = hidden(middle)
-        low, high = (low, middle) if design is None else (middle, high)
-        found = found if design is None else design._replace(epsilon=middle)
-    return found
-
-
-def _block(design: Design) -> Params:
-    """Return the bits and the mechanism of the reports."""
-    num_bits, mechanism = design.size[0], design.mechanism
-    return one_hot_params(row_bits(num_bits, mechanism, has_no_value=True), mechanism)
 
 
 def law_fields(kind: BlockKind, population: Population) -> dict[str, Any]:

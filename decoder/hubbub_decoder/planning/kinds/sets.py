@@ -13,6 +13,7 @@ from hubbub.mechanisms.mechanism import Mechanism
 from hubbub.mechanisms.privset import MAX_VALUES, PrivSet
 from hubbub.metrics.kinds import SetKind
 from hubbub.metrics.kinds.sets import MAX_ITEMS, WholeSetKind
+from hubbub.metrics.params import Params
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.inference.error_law import ErrorLaw, Sampling
 from hubbub_decoder.inference.intervals import DETECTION_POWER
@@ -74,6 +75,11 @@ class SetPlanner(OneHotPlanner[SetKind], of=SetKind):
     def _noise(self, wishes: Wishes, design: Design) -> float:
         kind = self.kind(design, categories=None, edges=None)
         return float(self.accuracy(kind, self.population(wishes), retained=False).variance(design.share))
+
+    def _block(self, design: Design) -> Params:
+        if design.rows is None:
+            return super()._block(design)
+        return self.kind(design, categories=None, edges=None).params
 
     def kind(self, design: Design, *, categories: Sequence[str] | None, edges: Sequence[float] | None) -> SetKind:
         blanks = design.rows.max_items if isinstance(design.rows, PrivSet) else 0
