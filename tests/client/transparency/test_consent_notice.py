@@ -15,7 +15,8 @@ from click.testing import CliRunner
 
 from hubbub import Definitions, Metric, ParameterError, Params, Policy, UnaryResponse, consent_notice
 from hubbub.cli import main
-from hubbub.metrics.kinds import MeanKind, SetKind, StringKind
+from hubbub.metrics.kinds import MeanKind, StringKind
+from hubbub.metrics.kinds.sets import AskedItemKind
 from hubbub.privacy import privacy_figures
 from hubbub.privacy.plain_words import certainty_text
 from tests.client.conftest import HOMEPAGE, Rig
@@ -114,7 +115,7 @@ def test_short_text_answers_ten_questions(metrics: tuple[Metric, ...]) -> None:
     for metric in metrics:
         named = f"{metric.description or metric.name}: "
         discovers = isinstance(metric.kind, StringKind) and metric.kind.discover is not None
-        expected = bool(metric.group) or discovers or isinstance(metric.kind, SetKind | MeanKind)
+        expected = bool(metric.group) or discovers or isinstance(metric.kind, AskedItemKind | MeanKind)
         assert (named in clear) is expected, metric
     short = consent_notice(Definitions(list(metrics)), app="Example", recipient="Example Ltd", details=False)
     assert whole.startswith(short.rstrip("\n"))
