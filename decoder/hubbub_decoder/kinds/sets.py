@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
@@ -11,12 +12,13 @@ import numpy as np
 from hubbub.metrics.kinds import SetKind, Value
 from hubbub.metrics.kinds.sets import SEPARATOR, AskedItemKind, WholeSetKind
 from hubbub.text import format_count
+from hubbub_decoder.documents.finding import Finding, Severity
 from hubbub_decoder.errors import PopulationError
 from hubbub_decoder.estimators.items import ItemFit, fit_items, fit_whole_sets
 from hubbub_decoder.kinds.one_hot import OneHotOperations
-from hubbub_decoder.kinds.operations import Positions
+from hubbub_decoder.kinds.operations import Candidates, Positions
 from hubbub_decoder.model.evidence import Evidence
-from hubbub_decoder.options import Options, Target
+from hubbub_decoder.options import Options, Progress, StringOptions, Target
 from hubbub_decoder.results.build import build_item_decoding
 from hubbub_decoder.results.decoding import Decoding
 
@@ -66,6 +68,29 @@ class AskedItemOperations(SetOperations[AskedItemKind], of=AskedItemKind):
 
 class WholeSetOperations(SetOperations[WholeSetKind], of=WholeSetKind):
     """Operations of whole sets in one row."""
+
+    def decode(
+        self,
+        evidence: Evidence,
+        candidates: Candidates,
+        options: Options,
+        strings: StringOptions,
+        progress: Progress,
+    ) -> Decoding:
+        decoding = super().decode(evidence, candidates, options, strings, progress)
+        return replace(decoding, warnings=(*decoding.warnings, *self._larger_sets()))
+
+    def _larger_sets(self) -> Iterator[Finding]:
+        """Clients may have more items than a report stands for."""
+        most = self.kind.mechanism.max_items
+        if most < len(self.kind.items):
+            yield Finding(
+                "larger_sets",
+                f"A client with more than {format_count(most, 'item')} reports a random {most} of them, and no report shows its number of items. "
+                f"So the share of an item is between its estimate and its estimate times the largest number of items of a client over {most}.",
+                "If clients have more items, add a version of the metric with a larger max_items.",
+                severity=Severity.NOTE,
+            )
 
     def _fit(self, evidence: Evidence, target: Target) -> ItemFit:
         return fit_whole_sets(evidence, target, self.kind.mechanism)

@@ -17,6 +17,7 @@ from hubbub_decoder import decode, describe, simulate
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.audit.audit import audit_client, audit_metric
 from hubbub_decoder.audit.clients import EncoderClient
+from hubbub_decoder.documents.finding import Severity
 from hubbub_decoder.errors import AuditError, PopulationError
 from hubbub_decoder.estimators.items import fit_whole_sets
 from hubbub_decoder.kinds.operations import operations_of
@@ -137,6 +138,24 @@ def test_decoding_has_intervals_tests_and_the_mean_number_of_items(unseen_seed: 
     assert [row.share for row in chosen] == [decoding["c"].share]
     reports = simulate(metric, population, np.random.default_rng(unseen_seed), form=Reports)
     assert decode(reports)["a"].share == pytest.approx(0.6, abs=6 * decoding["a"].std_error)
+
+
+def test_shares_of_larger_sets_are_between_the_bounds_that_a_note_states(unseen_seed: int) -> None:
+    """Sets of 5 items, of which a report stands for 3, and of 1: the shares are within both bounds, by 6 standard errors."""
+    population = {"a,b,c,d,e": 10_000, "a": 10_000, "": 5_000}
+    decoding = decode(simulate(metric_of(MECHANISMS[1]), population, np.random.default_rng(unseen_seed)))
+    (note,) = decoding.warnings
+    assert (note.kind, note.severity) == ("larger_sets", Severity.NOTE)
+    assert "A client with more than 3 items reports a random 3 of them" in note.text
+    assert "between its estimate and its estimate times the largest number of items of a client over 3" in note.text
+    for name, share in (("a", 0.8), ("b", 0.4)):
+        row = decoding[name]
+        assert row.share - 6 * row.std_error < share < (row.share + 6 * row.std_error) * 5 / 3
+    assert decoding["b"].share == pytest.approx(0.4 * 3 / 5, abs=6 * decoding["b"].std_error)
+
+
+def test_no_note_stands_where_no_set_can_be_larger() -> None:
+    assert not decode(simulate(metric_of(MECHANISMS[2]), {"a": 20_000}, np.random.default_rng(1))).warnings
 
 
 def test_row_of_a_forged_report_is_one_that_the_service_accepts() -> None:
