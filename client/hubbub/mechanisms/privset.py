@@ -238,6 +238,8 @@ class PrivSet(Mechanism):
             return row
 
         def respond(true_set: int) -> int:
+            if true_set.bit_count() != m:
+                raise ValueError(f"a true set has {m} bits, got {true_set.bit_count()}: pass a permanent response")
             touches = int.from_bytes(random_bytes(_DYADIC_BYTES), "little") < hit
             inside = 1 + bisect_right(sums, below(sums[-1])) if touches else 0
             own = _positions(true_set)

@@ -322,9 +322,10 @@ export class PrivSet implements Mechanism {
       const drawn = below(this.#sums.at(-1)!, random);
       inside = 1 + this.#sums.findIndex((sum) => drawn < sum);
     }
-    const others = ~permanent & ((1n << BigInt(this.#numBits)) - 1n);
-    const row = drawBits(positions(permanent), inside, random);
-    return row | drawBits(positions(others), this.#numOnes - inside, random);
+    const own = positions(permanent);
+    if (own.length !== this.numBlanks) throw new RangeError(`a true set has ${this.numBlanks} bits, got ${own.length}`);
+    const others = positions(~permanent & ((1n << BigInt(this.#numBits)) - 1n));
+    return drawBits(own, inside, random) | drawBits(others, this.#numOnes - inside, random);
   }
 
   epsilon(_possibleOnes: readonly number[], reports: number): number {

@@ -30,6 +30,7 @@ from hubbub.encoding.responses import InstantaneousResponse, PermanentResponse
 from hubbub.encoding.secret import Secret
 from hubbub.metrics.kinds import strings
 from hubbub.metrics.metric import Metric
+from hubbub.metrics.params import first_bits
 from hubbub.metrics.periods import PeriodKind, period_number
 from hubbub.sdk.upload import retry_policy, transport
 from hubbub.sdk.upload.retry_policy import Action, UploadResponse
@@ -173,18 +174,19 @@ def faults(patch: pytest.MonkeyPatch) -> dict[str, tuple[Callable[[], object], s
         return text.encode("utf-8", "surrogatepass")
 
     def swapped(self: Any, permanent: int) -> int:
-        return int(instantaneous(self, ~permanent & ((1 << self_bits(self)) - 1)))
+        return int(instantaneous(self, permanent ^ independent_bits[id(self)]))
 
     instantaneous = InstantaneousResponse.__call__
-    bits_by_response: dict[int, int] = {}
+    independent_bits: dict[int, int] = {}
     made = InstantaneousResponse.__init__
 
     def with_bits(self: Any, blocks: Any, random_bytes: Any) -> None:
         made(self, blocks, random_bytes)
-        bits_by_response[id(self)] = sum(block.num_bits for block in blocks)
-
-    def self_bits(self: Any) -> int:
-        return bits_by_response[id(self)]
+        independent_bits[id(self)] = sum(
+            (1 << block.num_bits) - 1 << first_bit
+            for block, first_bit in zip(blocks, first_bits(blocks), strict=True)
+            if block.mechanism.has_independent_bits
+        )
 
     def exchange() -> None:
         patch.setattr(InstantaneousResponse, "__init__", with_bits)

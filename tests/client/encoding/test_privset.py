@@ -13,6 +13,7 @@ from scipy import stats
 
 from hubbub import Buckets, DefinitionError, Metric, ParameterError, Params, PrivSet, SubsetSelection
 from hubbub.mechanisms.privset import numbers_of_rows
+from hubbub.testing import SeededBytes
 from tests.support.enumerate_rows import row_distribution, set_distribution, true_sets
 
 SIZES = [(2, 1, 1), (3, 1, 1), (4, 2, 1), (4, 2, 2), (5, 2, 2), (6, 2, 3), (6, 3, 2), (7, 3, 3), (8, 4, 2)]
@@ -213,6 +214,16 @@ def test_metrics_of_one_value_refuse_it() -> None:
     for define in refused:
         with pytest.raises(ParameterError, match="PrivSet reports sets of items, got the hash scheme"):
             define()
+
+
+@pytest.mark.parametrize("true_set", [0, 0b1, 0b111, 0b11111111])
+def test_report_of_no_true_set_ends_with_an_error(true_set: int) -> None:
+    """Positions are drawn until enough differ, which never happens if there are fewer."""
+    report = PrivSet(num_values=8, max_items=2, num_ones=4, prob_hit=0.875).instantaneous_response(
+        8, SeededBytes("rows")
+    )
+    with pytest.raises(ValueError, match=f"a true set has 2 bits, got {true_set.bit_count()}"):
+        report(true_set)
 
 
 def test_fields_and_digest() -> None:
