@@ -119,7 +119,9 @@ FIELDS: Mapping[str, Schema] = {
     ),
     "categories": _names(2, MAX_BITS, "Values, in the order of their bits."),
     "other": _text("Category of all values that are not listed. Without it they are counted as invalid."),
-    "items": _names(2, MAX_BITS - 1, "Items of which a client may have several: at most 256 unless reports are rows of whole sets."),
+    "items": _names(
+        2, MAX_BITS - 1, "Items of which a client may have several: at most 256 unless reports are rows of whole sets."
+    ),
     "edges": _list(
         NUMBER,
         2,
