@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 from hubbub.mechanisms.mechanism import Mechanism
 from hubbub.metrics.buckets import Estimand
 from hubbub.metrics.discovery import Discovery
-from hubbub.metrics.kinds import MIN_STRING_BITS, Kind, KindWord
+from hubbub.metrics.kinds import KINDS, MIN_STRING_BITS, Kind, KindWord
 from hubbub.metrics.params import MAX_BITS
 from hubbub.metrics.periods import PeriodKind
 from hubbub.number_checks import check_integer, check_number
@@ -155,7 +155,7 @@ class Wishes:
                 "Neither `num_reports` nor `share` is given: the number of reports decides which shares can be detected. "
                 "Pass `num_reports` to plan the best accuracy, or `share` to plan the number of reports."
             )
-        if self.own is not None and not planner_for(self).takes_sets:
+        if self.own is not None and KINDS[self.kind].has_exclusive_values:
             yield f"`own = {self.own}` with `kind = {self.kind}`: only a set has several values at once. Leave out `own`."
         if self.longest is None and self.alphabet is not None:
             yield "`alphabet` without `longest`: only strings without a list have one. Pass `longest = 24`, for example."
@@ -243,13 +243,11 @@ class KindPlanner(ABC, Generic[K]):
     planners    : planner of the kind with a word that estimates shares, or a mean alone
     total_share : share of the clients with one of the values, in the law of a plan
     cohorts     : numbers of cohorts, in the order of preference
-    takes_sets  : whether a client may have several values at once
     """
 
     planners: ClassVar[dict[tuple[KindWord, bool], type[KindPlanner[Any]]]] = {}
     total_share: ClassVar[float] = 1.0
     cohorts: ClassVar[tuple[int, ...]] = (1,)
-    takes_sets: ClassVar[bool] = False
 
     def __init_subclass__(cls, *, of: type[Kind] | None = None) -> None:
         if of is not None:

@@ -42,7 +42,6 @@ class SetPlanner(OneHotPlanner[SetKind], of=SetKind):
     )
     unary = "one question, the item that a client is asked about"
     total_share = 0.5
-    takes_sets = True
 
     def allowed_candidates(self, wishes: Wishes) -> range:
         return self.candidates if wishes.own is None else range(2, MAX_VALUES - wishes.own + 1)
