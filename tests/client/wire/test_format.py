@@ -189,6 +189,10 @@ def digest_of(fields: dict[str, Any]) -> str:
 def mechanism_of(fields: dict[str, Any]) -> dict[str, Any]:
     names = ("categories", "hash_scheme", "kind", "name", "num_bits", "num_cohorts", "num_hashes", "other")
     canonical = {name: fields[name] for name in names}
+    if "max_items" in fields:
+        canonical |= {"mechanism": "privset", "max_items": fields["max_items"], "w": fields["num_ones"]}
+        canonical |= {"hit": a_of(fields["prob_hit"], 24)}
+        return {**canonical, "items": fields["items"]}
     canonical["q"] = a_of(fields["prob_q"], 24)
     if "num_ones" in fields:
         canonical |= {"mechanism": "subset", "w": fields["num_ones"]}
@@ -280,6 +284,54 @@ def row_irr_of(fields: dict[str, Any], y: int, coins: bytes) -> tuple[int, int]:
         ones |= set(others_of(words, d, y))
         at += 2 * missing
     return sum(1 << one for one in ones), at
+
+
+def item_bits_of(items: list[str], value: object) -> int | None:
+    """Values of a whole set; None: invalid."""
+    if value is None:
+        return 0
+    if type(value) is not list or not all(item in items for item in value):
+        return None
+    return sum(1 << bit for bit, item in enumerate(items) if item in value)
+
+
+def true_set_of(fields: dict[str, Any], stream: bytes, bloom: int) -> int:
+    """PrivSet: the PRR, from the PRR stream."""
+    k, m = fields["num_bits"], fields["max_items"]
+    words = [(int.from_bytes(stream[8 * bit : 8 * bit + 8], "little"), bit) for bit in range(k)]
+    own = [word for word in words if bloom >> word[1] & 1]
+    blank = words[k - m :]
+    chosen = sorted(own)[:m] if len(own) > m else own + sorted(blank)[: m - len(own)]
+    return sum(1 << bit for _, bit in chosen)
+
+
+def set_row_of(fields: dict[str, Any], true_set: int, coins: bytes) -> tuple[int, int]:
+    """The row of a whole set, and the number of bytes that were read."""
+    k, m, w, at = fields["num_bits"], fields["max_items"], fields["num_ones"], 3
+    inside = 0
+    if int.from_bytes(coins[:3], "little") < (a_of(fields["prob_hit"], 24) or 0):
+        largest = math.comb(k, w) - math.comb(k - m, w) - 1
+        bits, drawn = largest.bit_length(), largest + 1
+        while drawn > largest:
+            read = -(-bits // 8)
+            drawn = int.from_bytes(coins[at : at + read], "little") % 2**bits
+            at += read
+        while drawn >= 0:
+            inside += 1
+            drawn -= math.comb(m, inside) * math.comb(k - m, w - inside)
+    row = set()
+    members = [bit for bit in range(k) if true_set >> bit & 1]
+    others = [bit for bit in range(k) if not true_set >> bit & 1]
+    for positions, number in ((members, inside), (others, w - inside)):
+        found: list[int] = []
+        while len(found) < number:
+            for _ in range(number - len(found)):
+                place = int.from_bytes(coins[at : at + 2], "little") % 2 ** (len(positions) - 1).bit_length()
+                at += 2
+                if place < len(positions) and positions[place] not in found:
+                    found.append(positions[place])
+        row |= set(found)
+    return sum(1 << bit for bit in row), at
 
 
 def threshold_word_of(secret: bytes, name: str) -> bytes:
@@ -430,6 +482,8 @@ def key_of(fields: dict[str, Any], value: Any, bloom: int) -> bytes:
     """Streams: the key of a value."""
     values = value if isinstance(value, list) else [value] * len(parts_of(fields))
     key = bloom.to_bytes(row_bytes(fields), "little")
+    if "items" in fields:
+        return key
     for (part, _), part_value in zip(parts_of(fields), values, strict=True):
         if part["kind"] == "string":
             key += bytes(16) if part_value is None else hashlib.sha256(part_value.encode()).digest()[:16]
@@ -449,8 +503,11 @@ def prr_of(fields: dict[str, Any], secret: bytes, epoch: int | None, value: Any,
     for part, at in parts_of(fields):
         k, width = part["num_bits"], (part["num_bits"] + 7) // 8
         name = part["name"] if "parts" in fields else ""
-        stream = hashlib.shake_256(prr_input(fields, name, secret, epoch, key)).digest(48 * width + 259)
+        stream = hashlib.shake_256(prr_input(fields, name, secret, epoch, key)).digest(64 * width + 259)
         true = bloom >> at & (1 << k) - 1
+        if "max_items" in part:
+            bits |= true_set_of(part, stream, true) << at
+            continue
         if "num_ones" in part:
             bits |= row_prr_of(part, stream, true) << at
             continue
@@ -477,6 +534,10 @@ def report_of(fields: dict[str, Any], prr: bytes, coins: bytes) -> bytes:
         k, width = part["num_bits"], (part["num_bits"] + 7) // 8
         if "num_ones" in part:
             permanent = int.from_bytes(prr, "little") >> at & (1 << k) - 1
+            if "max_items" in part:
+                row, taken = set_row_of(part, permanent, coins)
+                bits, coins = bits | row << at, coins[taken:]
+                continue
             row, taken = row_irr_of(part, permanent.bit_length() - 1, coins)
             bits, coins = bits | row << at, coins[taken:]
             continue
