@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from datetime import date
 from typing import Any
@@ -13,11 +14,13 @@ from click.testing import CliRunner
 
 from hubbub import KindWord, PrivSet, UnaryResponse, parse_definitions
 from hubbub.cli import main
+from hubbub.metrics.kinds.sets import AskedItemKind
 from hubbub.privacy import epsilon as epsilon_of
 from hubbub_decoder import PlanError, Wishes, plan, simulate
 from hubbub_decoder.estimators.items import fit_whole_sets
 from hubbub_decoder.model.evidence import Evidence
 from hubbub_decoder.planning.privset import best_privset
+from tests.support.paths import DOCS
 
 
 def variance(mechanism: PrivSet, share: float) -> float:
@@ -109,6 +112,22 @@ def test_epochs_and_a_central_epsilon_lower_the_epsilon_of_a_row() -> None:
     assert 0.99 < epsilon_of(held) <= 1.0
     hidden = plan(wishes(own=5, epsilon=4.0, num_reports=10_000, central=0.05)).metric
     assert 0 < epsilon_of(hidden) < 4.0
+
+
+def test_table_of_the_guide_has_the_limits_of_the_plans() -> None:
+    """Both designs, each on its own: without `own` a client answers one question."""
+    table = (DOCS / "how-to" / "planning.md").read_text().partition("## Sets from long lists")[2]
+    lines = re.findall(r"^\| (\d+) \| (\d) \| ([\d.]+) % \| ([\d.]+ %|-) \|$", table, re.MULTILINE)
+    assert len(lines) == 9
+    for items, epsilon, whole, asked in lines:
+        of = {"num_candidates": int(items), "epsilon": float(epsilon)}
+        designs = [wishes(own=8, **of)] if asked == "-" else [wishes(own=8, **of), wishes(**of)]
+        limits = [f"{plan(design).description.detection_limit:.1%}" for design in designs]
+        assert limits == [f"{whole}%", asked.replace(" %", "%")][: len(limits)]
+    planned = plan(wishes(num_candidates=500, own=8, epsilon=2.0)).metric
+    assert (planned.num_bits, planned.blocks[0].mechanism.fields["num_ones"]) == (508, 7)
+    few = plan(wishes(num_candidates=30, own=20)).metric.kind
+    assert isinstance(few, AskedItemKind)
 
 
 @pytest.mark.parametrize(
