@@ -191,7 +191,7 @@ def whole_sets() -> Iterator[dict[str, Any]]:
     few = ["a", "b\u00e9", "c"]
     many = [f"i{number}" for number in range(100)]
     for items, most, ones, hit, values, hold in (
-        (few, 1, 1, 0.75, [None, [], ["c"], ["c", "a", "c"], few, ["d"], "a"], None),
+        (few, 1, 2, 0.9375, [None, [], ["c"], ["c", "a", "c"], few, ["d"], "a"], None),
         (few, 2, 2, 0.9375, [["b\u00e9"], ["a", "c"], few], 7),
         (many, 5, 6, 0.5, [[], many[95:97], many[::20], many[3:40], many], None),
         (many, 40, 8, 1 - 2.0**-8, [many[:3], many[:60]], None),

@@ -352,7 +352,7 @@ function below(limit: bigint, random: RandomBytes): bigint {
 
 /** So many of some bits, each choice with the same probability. */
 function drawBits(bits: readonly number[], count: number, random: RandomBytes): bigint {
-  const mask = 2 ** (bits.length - 1).toString(2).length - 1;
+  const mask = 2 ** (32 - Math.clz32(bits.length - 1)) - 1; // no bit of a word if there is one position
   let [row, left] = [0n, count];
   while (left) {
     const block = random(2 * left);
