@@ -356,31 +356,35 @@ export class SetKind extends Kind {
   override readonly hasOwnCohort: boolean;
   override readonly addsUp = true;
   override readonly takesGroup: boolean;
-  readonly #items: readonly string[];
+  readonly #bitOf: ReadonlyMap<string, number>;
 
   constructor(fields: Fields) {
     super();
     const sizes = readSizes(fields);
     const { numBlanks } = sizes.block.mechanism;
-    this.#items = names(fields, "items", numBlanks ? MAX_BITS - numBlanks : MAX_COHORTS);
-    check(!this.#items.some((item) => item.includes(",")), "items", this.#items);
-    if (numBlanks) requireScheme(sizes, "set-row-v1", this.#items.length + numBlanks, 1, numBlanks);
-    else requireScheme(sizes, "set-v1", 1, this.#items.length);
+    const items = names(fields, "items", numBlanks ? MAX_BITS - numBlanks : MAX_COHORTS);
+    check(!items.some((item) => item.includes(",")), "items", items);
+    if (numBlanks) requireScheme(sizes, "set-row-v1", items.length + numBlanks, 1, numBlanks);
+    else requireScheme(sizes, "set-v1", 1, items.length);
     this.hasOwnCohort = numBlanks === 0;
     this.takesGroup = numBlanks > 0;
-    this.distinctValues = numBlanks ? 2 ** this.#items.length : 2;
+    this.distinctValues = numBlanks ? 2 ** items.length : 2;
+    this.#bitOf = new Map(items.map((item, bit) => [item, bit]));
     this.blocks = [sizes.block];
     this.numCohorts = sizes.numCohorts;
-    this.canonical = { ...sizes.canonical, items: this.#items };
+    this.canonical = { ...sizes.canonical, items };
   }
 
   trueBits(value: Value, cohort: number): TrueBits {
     if (value === null) return { bits: 0n, digest: NO_DIGEST };
     if (!(value instanceof Set) && !Array.isArray(value)) throw wrongType("an array or Set of strings", value);
-    const given = [...value] as unknown[];
-    const bits = given.map((item) => this.#items.indexOf(item as string));
-    if (bits.includes(-1)) throw new InvalidValueError(`the set has something that is none of the ${this.#items.length} items`);
-    const bloom = this.hasOwnCohort ? BigInt(bits.includes(cohort)) : bits.reduce((row, bit) => row | (1n << BigInt(bit)), 0n);
+    const bits = new Set<number>();
+    for (const item of value as Iterable<string>) {
+      const bit = this.#bitOf.get(item);
+      if (bit === undefined) throw new InvalidValueError(`the set has something that is none of the ${this.#bitOf.size} items`);
+      bits.add(bit);
+    }
+    const bloom = this.hasOwnCohort ? BigInt(bits.has(cohort)) : [...bits].reduce((row, bit) => row | (1n << BigInt(bit)), 0n);
     return { bits: bloom, digest: NO_DIGEST };
   }
 }
