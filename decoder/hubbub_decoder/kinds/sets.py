@@ -87,7 +87,8 @@ class WholeSetOperations(SetOperations[WholeSetKind], of=WholeSetKind):
             yield Finding(
                 "larger_sets",
                 f"A client with more than {format_count(most, 'item')} reports a random {most} of them, and no report shows its number of items. "
-                f"So the share of an item is between its estimate and its estimate times the largest number of items of a client over {most}.",
+                f"So estimates are lower bounds: the share of an item is at most its estimate times the largest number of items of a client over {most}, and "
+                f"the mean number of items counts no more than {most} of a client.",
                 "If clients have more items, add a version of the metric with a larger max_items.",
                 severity=Severity.NOTE,
             )

@@ -122,7 +122,25 @@ def test_true_set_repeats_until_the_set_or_the_epoch_changes() -> None:
     "metric", [PLUGINS, Metric.set("plugins", ITEMS, PrivSet(num_values=5, max_items=2, num_ones=1, prob_hit=0.75))]
 )
 @pytest.mark.parametrize(
-    "value", ["spelling", {"spelling", "emacs"}, {"spelling": 1}, [1], 5, True, b"vim", iter(ITEMS), [["vim"]]]
+    "value",
+    [
+        "spelling",
+        {"spelling", "emacs"},
+        {"spelling": 1},
+        [1],
+        5,
+        True,
+        b"vim",
+        iter(ITEMS),
+        (item for item in ITEMS),
+        [["vim"]],
+        ["vim", {}],
+        ["vim", None],
+        ["\ud800"],
+        ["vim"] * 10**6 + ["emacs"],
+        range(10**12),
+    ],
+    ids=lambda value: type(value).__name__,
 )
 def test_anything_but_known_items_is_counted_as_invalid(value: Any, metric: Metric, rig: Rig) -> None:
     client = rig.agreed(metric)
