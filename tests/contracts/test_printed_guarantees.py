@@ -18,13 +18,16 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from hubbub import Definitions, Metric, Policy, UnaryResponse, consent_notice
+from hubbub import Client, Definitions, Metric, Policy, UnaryResponse, consent_notice
 from hubbub.cli import main
 from hubbub.cli.catalogue import catalogue_pages, metric_path
-from hubbub.privacy import Guarantee, Observer, Unit, guarantees
-from hubbub.privacy.guarantees import SAME_RUNS
+from hubbub.privacy import Guarantee, Observer, Unit, guarantee_of_days, guarantees, privacy_figures
+from hubbub.privacy.guarantees import SAME_RUNS, AnyRecordings, SamePattern, UnchangedValue, guarantee_of_totals
+from hubbub.privacy.ledger import Account
 from hubbub.privacy.plain_words import certainty_text
 from hubbub.privacy.pricing import shown_epsilon
+from hubbub.sdk.storage.state import State
+from hubbub.sdk.transparency.state_page import state_page
 from hubbub.summary import BitCounts
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.sql_store import SqlStore
@@ -94,6 +97,71 @@ def of_report(_: Path, metric: Metric) -> str:
     return "\n".join(" ".join(row) for row in privacy_rows(metric))
 
 
+NUM_REPORTS, NUM_DAYS = 100_000, 7
+
+
+def run_plan(folder: Path, metric: Metric, *options: str) -> str:
+    """Print all figures of a plan, each row in one line."""
+    words = ["plan", str(folder / "metrics.toml"), metric.name, "--reports", str(NUM_REPORTS), "--unit", f"{NUM_DAYS}d"]
+    result = CliRunner().invoke(main, [*words, *options], env={"COLUMNS": "1000"})
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def of_plan(folder: Path, metric: Metric) -> str:
+    return run_plan(folder, metric, "--explain")
+
+
+def of_short_plan(folder: Path, metric: Metric) -> str:
+    return run_plan(folder, metric)
+
+
+def of_planned_page(folder: Path, metric: Metric) -> str:
+    run_plan(folder, metric, "--html", str(folder / "plan.html"))
+    page = (folder / "plan.html").read_text()
+    return text_of(re.sub(r"<small>.*?</small>", "", page, flags=re.DOTALL))  # explanations
+
+
+def of_inspect(folder: Path, metric: Metric) -> str:
+    state = folder / f"state of {metric.name}"
+    labels = {metric.group.name: metric.group.values[0]} if metric.group else None
+    with Client(Definitions([metric]), state, "https://telemetry.example.org", groups=labels, environment={}) as client:
+        client.set_consent("local")
+        client.record(metric.name)
+    result = CliRunner().invoke(main, ["inspect", str(state)])
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def of_state_page(folder: Path, metric: Metric) -> str:
+    return of_known_state(folder, metric, Definitions([metric]))
+
+
+def of_unknown_state(folder: Path, metric: Metric) -> str:
+    return of_known_state(folder, metric, None)
+
+
+def of_known_state(_: Path, metric: Metric, definitions: Definitions | None) -> str:
+    """What the page says about three reports of two values or epochs, or of three periods."""
+    figures = privacy_figures(metric, Policy())
+    units = 3 if figures.unit == "period" else 2
+    account = Account("", metric.digest, metric.name, metric.period, "2026-11-23", figures.unit, figures.epsilon_unit)
+    state = State()
+    state.accounts[account.key] = account._replace(units=units, reports=3, reserved_units=9)
+    page = without_word_spans(state_page(state, definitions=definitions))
+    (cell,) = re.findall(r'data-label="most that these reports can reveal">(.*?)</td>', page)
+    assert "on which days the app runs" in page  # every condition demands equal runs
+    return unescape(cell)
+
+
+def of_notice(_: Path, metric: Metric) -> str:
+    return consent_notice(Definitions([metric]), app="Example", recipient="Example Ltd")
+
+
+def of_heading(_: Path, metric: Metric) -> str:
+    return privacy_figures(metric, Policy()).sentence()
+
+
 def text_of(page: str) -> str:
     return unescape(re.sub(r"<[^>]+>", " ", without_word_spans(page)))
 
@@ -113,6 +181,77 @@ def test_rows_are_those_of_the_guarantees(surface: Surface, metric: Metric, fold
     assert (min(places) == places[-1]) is lifetime.is_unconditional
     assert ("`hold` in the definition gives a bound" in text) is not lifetime.is_unconditional
     assert f"for the {lifetime.observer}, {SAME_RUNS}" in text
+
+
+def pairs(*surfaces: Surface) -> pytest.MarkDecorator:
+    """Each surface with each metric; but the page of a plan, whose drawings take seconds, with two."""
+    found = [
+        pytest.param(surface, metric, id=f"{surface.__name__}-{metric.name}")
+        for surface, metric in itertools.product(surfaces, DEFINED.values())
+        if surface is not of_planned_page or metric.name in ("dark", "weekly")
+    ]
+    return pytest.mark.parametrize(("surface", "metric"), found)
+
+
+PLANS = (of_plan, of_short_plan, of_planned_page)
+
+
+@pairs(*PLANS)
+def test_plan_has_figures_and_conditions_of_the_guarantees(surface: Surface, metric: Metric, folder: Path) -> None:
+    text = " ".join(surface(folder, metric).split())
+    found = {f"epsilon of an? {of.unit}": of for of in of_operator(metric) if of.unit is not Unit.ENROLLMENT}
+    found["lifetime epsilon"] = found.pop(f"epsilon of an? {Unit.LIFETIME}")
+    found["epsilon of days"] = guarantee_of_days(metric, Policy(), NUM_DAYS)
+    if surface is not of_short_plan:
+        found["central epsilon"] = guarantee_of_totals(metric, 1, NUM_REPORTS // metric.params.num_cohorts)
+        assert f"for the {Observer.SITE}, with delta = 1e-09" in text
+    for label, guarantee in found.items():
+        figure, condition = map(re.escape, (shown_epsilon(guarantee.epsilon), guarantee.condition.sentence))
+        covered = "( of any 7 days in a row| under the default Policy)?"
+        assert re.search(f"{label} {figure}{covered}, {condition}", text), (guarantee, text)
+    assert len(re.findall(r"(?:epsilon of (?:an? \w+|days)|(?:lifetime|central) epsilon) [\dn]", text)) == len(found)
+    assert f"observer {Observer.OPERATOR}, {SAME_RUNS}" in text
+
+
+@pytest.mark.parametrize("metric", DEFINED.values(), ids=lambda metric: metric.name)
+def test_state_has_figures_and_conditions_of_the_guarantees(metric: Metric, folder: Path) -> None:
+    *_, enrollment, lifetime = of_operator(metric)
+    total = SamePattern() if isinstance(lifetime.condition, SamePattern) else lifetime.condition
+    bound = f"of {shown_epsilon(enrollment.epsilon)} reserved. It is a bound for the {Observer.OPERATOR}, {total.sentence}, {SAME_RUNS}"
+    assert bound in of_inspect(folder, metric)
+    figures = privacy_figures(metric, Policy())
+    units = 3 if figures.unit == "period" else 2
+    known, unknown = of_state_page(folder, metric), of_unknown_state(folder, metric)
+    assert f", {lifetime.condition.plain}" in known
+    assert f", {total.plain}" in unknown
+    assert unknown.startswith(certainty_text(units * figures.epsilon_unit))
+
+
+@pairs(
+    of_show,
+    of_catalogue,
+    of_dashboard,
+    of_report,
+    of_heading,
+    of_notice,
+    *PLANS,
+    of_inspect,
+    of_state_page,
+    of_unknown_state,
+)
+def test_no_condition_is_written_by_hand(
+    surface: Surface, metric: Metric, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With other words in the conditions, no surface has the old ones."""
+    conditions = (AnyRecordings(), SamePattern(metric.kind), SamePattern(), UnchangedValue(metric.kind))
+    words = {text for condition in conditions for text in (condition.sentence, condition.plain)}
+    for condition in conditions:
+        renamed = property(lambda self: f"<{self.name}>")
+        monkeypatch.setattr(type(condition), "sentence", renamed)
+        monkeypatch.setattr(type(condition), "plain", renamed)
+    text = surface(folder, metric)
+    assert any(f"<{condition.name}>" in text for condition in conditions)
+    assert not [each for each in words if each in text]
 
 
 @pytest.mark.parametrize("metric", DEFINED.values(), ids=lambda metric: metric.name)

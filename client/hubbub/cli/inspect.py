@@ -13,7 +13,7 @@ import click
 
 from hubbub.cli.findings import Finding, Health, print_findings
 from hubbub.cli.output import PATH, json_option, print_json, write_page
-from hubbub.privacy.guarantees import SAME_RUNS, AnyRecordings, Observer, SamePattern
+from hubbub.privacy.guarantees import SAME_RUNS, guarantee_of_ledger
 from hubbub.privacy.pricing import shown_epsilon
 from hubbub.sdk.storage.state import MAX_SENT_BATCHES, State
 from hubbub.text import format_count
@@ -156,11 +156,11 @@ def _print_ledger(state: State) -> None:
         if account.refused:
             click.echo(f"not collected{_subject_suffix(account.subject)}: {account.refused}")
     for subject in sorted(state.digests):
-        is_of_values = any(account.unit == "value" for account in state.accounts.values() if account.subject == subject)
-        condition = SamePattern.of_any_kind if is_of_values else AnyRecordings().sentence
+        units = {account.unit for account in state.accounts.values() if account.subject == subject}
+        guarantee = guarantee_of_ledger(units, state.spent(subject))
         click.echo(
-            f"total epsilon {shown_epsilon(state.spent(subject))} (with drafts) of {shown_epsilon(state.reserved(subject))} reserved{_subject_suffix(subject)}. "
-            f"It is a bound for the {Observer.OPERATOR}, {condition}, {SAME_RUNS}"
+            f"total epsilon {shown_epsilon(guarantee.epsilon)} (with drafts) of {shown_epsilon(state.reserved(subject))} reserved{_subject_suffix(subject)}. "
+            f"It is a bound for the {guarantee.observer}, {guarantee.condition.sentence}, {SAME_RUNS}"
         )
     for account in state.accounts.values():
         if account.unit == "value" and account.units > 1:

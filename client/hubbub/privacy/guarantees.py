@@ -21,11 +21,11 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from hubbub.metrics.kinds import BloomBits, JointValue, Kind, Value
-from hubbub.metrics.kinds.kind import SAME_PATTERN
+from hubbub.metrics.kinds.kind import SAME_PATTERN, ChangeWords
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.periods import PeriodKind, period_number
 from hubbub.number_checks import check_integer
-from hubbub.privacy.central import RELEASE_DELTA, release_epsilon
+from hubbub.privacy.central import RELEASE_DELTA, central_epsilon, release_epsilon
 from hubbub.privacy.loss import epsilon, epsilon_of_values
 from hubbub.privacy.pricing import affordable_units, unit_price
 from hubbub.wire.json_values import json_value
@@ -172,28 +172,29 @@ class SamePattern(AnyRecordings):
     """Also, under each secret the reported values of two periods are equal in one history exactly where they are in the other.
 
     A value is what the ledger counts. A period with several recordings reports one of them at random: then each pattern of equal values
-    has the same probability in both histories.
+    has the same probability in both histories. The ledger does not know the kind of a metric: without it there are words, and no predicate.
     """
 
-    kind: Kind
+    kind: Kind | None = None
     name = "same pattern of equal values"
-    of_any_kind: ClassVar[str] = f"between histories whose values {SAME_PATTERN}"
 
     @property
     def sentence(self) -> str:
         """Words of the predicate for engineers and reviewers."""
-        return self.kind.bounded_histories
+        return f"between histories whose values {SAME_PATTERN}" if self.kind is None else self.kind.bounded_histories
 
     @property
     def plain(self) -> str:
         """Words for users, about values that do not change."""
-        return f"as long as {self.kind.change.unchanged}"
+        return f"as long as {(ChangeWords() if self.kind is None else self.kind.change).unchanged}"
 
     def admits(self, first: RawHistory, second: RawHistory) -> bool:
         """Return whether two histories have equal values in the same pairs of periods, for every client.
 
         The time of the computation is the product of the periods' numbers of recordings.
         """
+        if self.kind is None:
+            raise TypeError("the kind of the metric is not known, so its reported values are not: pass `kind`")
         if first.runs != second.runs:
             return False
         reported = [[_choices(self.kind, recordings or ()) for recordings in of.periods] for of in (first, second)]
@@ -340,8 +341,8 @@ def guarantees(metric: Metric, policy: Policy) -> tuple[Guarantee, ...]:
     network, lifetime: 0.000, any recordings
     holder of the files, lifetime: inf, any recordings
     """
-    price, anything, unchanged = unit_price(metric), AnyRecordings(), UnchangedValue(metric.kind)
-    condition = SamePattern(metric.kind) if price.unit == "value" else anything
+    price, anything = unit_price(metric), AnyRecordings()
+    condition = _condition_of_sum({price.unit}, metric.kind)
     enrollment: float = 0
     lifetime: float = 0
     if policy.objection(metric) is None:
@@ -352,14 +353,51 @@ def guarantees(metric: Metric, policy: Policy) -> tuple[Guarantee, ...]:
             enrollment = min(enrollment, metric.kind.distinct_values)
     found = [Guarantee(Observer.OPERATOR, Unit.REPORT, anything, epsilon(metric))]
     if price.unit != "period":
-        of_unit = unchanged if price.unit == "value" else anything
-        found.append(Guarantee(Observer.OPERATOR, Unit(price.unit), of_unit, price.epsilon))
+        found.append(guarantee_of_reports(metric, metric.reports_per_unit))
     for unit, number in ((Unit.ENROLLMENT, enrollment), (Unit.LIFETIME, lifetime)):
         total = number * price.epsilon if number else math.inf
         found.append(Guarantee(Observer.OPERATOR, unit, condition, total, num_units=number))
     found.append(Guarantee(Observer.NETWORK, Unit.LIFETIME, anything, 0.0))
     found.append(Guarantee(Observer.FILES, Unit.LIFETIME, anything, math.inf))
     return tuple(found)
+
+
+def _condition_of_sum(units: Collection[str], kind: Kind | None) -> Condition:
+    """Return the condition under which the epsilons of units of the ledger add up."""
+    return SamePattern(kind) if "value" in units else AnyRecordings()
+
+
+def guarantee_of_reports(metric: Metric, num_reports: float) -> Guarantee:
+    """Return the guarantee of t reports of one unit of the ledger: of one value, or of one epoch; without permanent noise of any t reports.
+
+    num_reports : t >= 1, at most that of an epoch; math.inf: any number of reports of one value
+    """
+    unit = unit_price(metric).unit
+    condition = UnchangedValue(metric.kind) if unit == "value" else AnyRecordings()
+    of = Unit.REPORT if unit == "period" else Unit(unit)
+    return Guarantee(Observer.OPERATOR, of, condition, epsilon(metric, num_reports))
+
+
+def guarantee_of_ledger(units: Collection[str], spent: float, kind: Kind | None = None) -> Guarantee:
+    """Return the guarantee of all reports that a ledger has charged.
+
+    units : units of its accounts: "value", "epoch" or "period"
+    spent : epsilon of the charged units
+    kind  : kind of the only metric; None: there are several, or the definition is not known
+    """
+    return Guarantee(Observer.OPERATOR, Unit.LIFETIME, _condition_of_sum(units, kind), spent)
+
+
+def guarantee_of_totals(metric: Metric, num_periods: int, num_clients: int) -> Guarantee:
+    """Return the guarantee of the totals of some periods in a row, of which the first begins an epoch, with delta 1e-9.
+
+    num_clients : n >= 1, number of genuine clients of one cohort that report in each of the periods
+
+    It is the smaller of two bounds, of which the one for several messages holds for any histories, and the other for an unchanging value only.
+    """
+    condition = AnyRecordings() if num_periods == 1 else UnchangedValue(metric.kind)
+    bound = central_epsilon(metric, num_clients, RELEASE_DELTA, num_periods, metric.hold)
+    return Guarantee(Observer.SITE, Unit.ALL_PERIODS, condition, bound, RELEASE_DELTA, num_clients=num_clients)
 
 
 def published_guarantee(

@@ -29,7 +29,6 @@ _ROUNDING_SLACK = 1e-9
 _UNIT_NOUNS = {"epoch": "epoch", "value": "distinct value", "period": "report"}
 _UNIT_NOUNS_LIFETIME = _UNIT_NOUNS | {"value": "value"}  # a value counts once in each enrollment
 _ANY = AnyRecordings()
-_NO_HOLD = f"{_ANY.sentence}: `hold` in the definition gives a bound"
 _LABELS: dict[Unit, str] = {unit: f"per {unit}" for unit in Unit} | {Unit.LIFETIME: "lifetime"}
 
 
@@ -130,7 +129,9 @@ class PrivacyFigures:
         if found[Unit.LIFETIME].is_unconditional:
             rows.insert(0, rows.pop())
         elif self.objection is None:
-            rows.insert(0, FigureRow(f"of {_ANY.name}", math.inf, _NO_HOLD))
+            rows.insert(
+                0, FigureRow(f"of {_ANY.name}", math.inf, f"{_ANY.sentence}: `hold` in the definition gives a bound")
+            )
         rows[0] = rows[0]._replace(note=f"{rows[0].note}. All figures: for the {Observer.OPERATOR}, {SAME_RUNS}")
         yield from rows
 

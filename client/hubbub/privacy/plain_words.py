@@ -40,18 +40,8 @@ def certainty_text(epsilon: float) -> str:
     return CERTAIN if percent > _CERTAIN_PERCENT else f"at most {percent:g} % sure"
 
 
-def unchanged_text(metric: Metric | None = None) -> str:
-    """Return the condition under which the epsilon of a value bounds all its reports, in words; None: of an unknown metric.
-
-    >>> from hubbub import UnaryResponse
-    >>> unchanged_text(Metric.boolean("survey", UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5)))
-    'as long as your answer does not change'
-    """
-    return f"as long as {_change(metric).unchanged}"
-
-
 def changed_text(metric: Metric | None = None) -> str:
-    """Return what ends the condition, and what a reader of linked reports can then know, in words.
+    """Return what ends the condition of an unchanging value, and what a reader of linked reports can then know, in words.
 
     >>> from hubbub import UnaryResponse
     >>> changed_text(Metric.boolean("survey", UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5)))

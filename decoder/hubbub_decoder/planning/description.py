@@ -15,12 +15,11 @@ from hubbub.number_checks import check_number
 from hubbub.privacy import (
     Guarantee,
     PrivacyFigures,
-    central_epsilon,
     effective_group_size,
-    epsilon,
     guarantee_of_days,
     privacy_figures,
 )
+from hubbub.privacy.guarantees import guarantee_of_reports, guarantee_of_totals
 from hubbub.privacy.linkability import mutual_information
 from hubbub.privacy.policy import Policy
 from hubbub.text import format_count
@@ -28,7 +27,6 @@ from hubbub.wire.json_values import json_value
 from hubbub_decoder.errors import PlanError
 from hubbub_decoder.model.distributions import binom
 from hubbub_decoder.planning.law.accuracy import MAX_REPORTS, Accuracy, Population
-from hubbub_decoder.planning.probabilities import DELTA
 from hubbub_decoder.planning.wishes import DISCOVERED, check_count, planner_of, repetition_of
 
 _REPORTS_OF_A_CLIENT = (1, 2, 4, 7, 14, 30, 60, 100, 365)
@@ -48,7 +46,7 @@ class Description:
     privacy
         Every epsilon under the default policy.
     epsilons
-        Pairs (t, eps(t)) of t reports of one value from one permanent response.
+        Pairs (t, eps(t)) of t reports of one value, or of one epoch with `hold`, from one permanent response.
     recovery
         Pairs of t and the probability that an observer of t linked reports knows all permanent bits, for a known
         value.
@@ -56,9 +54,9 @@ class Description:
         Entropy of the permanent response, in bits. It identifies a client among 2 to this power.
     group_size
         Effective group size of two reports (`hubbub.privacy.effective_group_size`).
-    central
-        Central epsilon of the T periods at delta = 1e-9, among the reports of one cohort, or the local epsilon if that
-        is less.
+    of_totals
+        Guarantee of the totals of the T periods at delta = 1e-9: the central epsilon among the reports of one cohort,
+        or the local epsilon if that is less.
     label
         Name in tables and plots.
     num_days
@@ -72,7 +70,7 @@ class Description:
     recovery: tuple[tuple[int, float], ...]
     permanent_bits: float
     group_size: float
-    central: float
+    of_totals: Guarantee
     label: str
     num_days: int = 30
 
@@ -94,11 +92,6 @@ class Description:
     def periods(self) -> int:
         """T, periods decoded together."""
         return round(self.accuracy.repetition.per_client)
-
-    @property
-    def reports_of_a_cohort(self) -> int:
-        """Reports among which one is hidden."""
-        return max(1, self.num_reports // self.metric.params.num_cohorts)
 
     @property
     def detection_limit(self) -> float:
@@ -153,9 +146,7 @@ class Description:
                 "permanent_bits_recovered": [{"num_reports": t, "probability": chance} for t, chance in self.recovery],
                 "permanent_entropy_bits": self.permanent_bits,
                 "effective_group_size_2_reports": self.group_size,
-                "central_epsilon": self.central,
-                "delta": DELTA,
-                "reports_of_a_cohort": self.reports_of_a_cohort,
+                "of_totals": self.of_totals.to_dict(),
             }
         )
         return figures | self.accuracy.own_figures()
@@ -245,18 +236,17 @@ def describe_accuracy(metric: Metric, accuracy: Accuracy) -> Description:
         metric=metric,
         accuracy=accuracy,
         privacy=privacy_figures(metric, Policy()),
-        epsilons=tuple((float(t), epsilon(params, t)) for t in (*times, *([math.inf] if metric.hold is None else []))),
+        epsilons=tuple(
+            (float(t), guarantee_of_reports(metric, t).epsilon)
+            for t in (*times, *([math.inf] if metric.hold is None else []))
+        ),
         recovery=tuple((t, recovery_probability(metric, t)) for t in times)
         if has_response and params.mechanism.has_independent_bits
         else (),
         permanent_bits=permanent_entropy(metric),
         group_size=1.0 if metric.hold == 1 else effective_group_size(params),
-        central=central_epsilon(
-            metric,
-            max(1, round(accuracy.clients) // params.num_cohorts),
-            DELTA,
-            round(accuracy.repetition.per_client),
-            metric.hold,
+        of_totals=guarantee_of_totals(
+            metric, round(accuracy.repetition.per_client), max(1, round(accuracy.clients) // params.num_cohorts)
         ),
         label=metric.name,
     )

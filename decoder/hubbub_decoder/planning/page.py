@@ -36,11 +36,13 @@ _THEME = {
 _LINEAR_RANGE = 20  # largest ratio of epsilons on a linear axis
 
 _MEANINGS = {
-    "epsilon of days": "All reports about any days in a row change the odds by at most the factor e to this power, if the app runs in the same periods.",
-    "epsilon of a report": "One report changes the odds between two values of a client by at most the factor e to this power.",
-    "epsilon of a unit": "The same for all reports of one value, or of one epoch.",
+    "epsilon of days": "All reports about any days in a row change the odds between two histories of a client by at most the factor e to this power.",
+    "epsilon of a report": "The same for one report.",
+    "epsilon of a value": "The same for all reports of one value.",
+    "epsilon of an epoch": "The same for all reports of one epoch.",
     "lifetime epsilon": "The same for all reports that one client ever sends.",
-    "central epsilon": "For readers of one period's totals, who do not see single reports.",
+    "observer": "Who sees the reports of these epsilons, and what two histories have in common.",
+    "central epsilon": "For readers of totals, who do not see single reports.",
     "permanent response": "How well the permanent noise identifies a client whose reports are linked.",
     "effective group size of 2 reports": "Number of people among whom two reports of one value identify one.",
     "decoded": "Data that the following figures assume.",
@@ -89,7 +91,7 @@ def _curves(descriptions: Sequence[Description]) -> Iterator[Curve]:
     yield Curve(
         "Privacy loss by number of reports",
         _draw(_plot_epsilon(descriptions)),
-        "Epsilon of t reports of one value. Reports of one value have one permanent response, so epsilon does not grow without limit.",
+        "Epsilon of t reports of one value, or of one epoch with hold. If they have one permanent response, epsilon does not grow without limit.",
         ("definition", "reports t", "epsilon"),
         tuple(
             (description.label, "unlimited" if math.isinf(t) else f"{t:,.0f}", shown_epsilon(epsilon))
@@ -138,7 +140,7 @@ def _plot_epsilon(descriptions: Sequence[Description]) -> Figure:
         axes.plot(*zip(*points, strict=True), marker="o", markersize=4, color=colour, label=_plain(description.label))
         if description.metric.hold is None and math.isfinite(description.privacy.epsilon_permanent):
             axes.axhline(description.privacy.epsilon_permanent, color=colour, linewidth=0.8, linestyle=":")
-    axes.set(xscale="log", xlabel="reports t of one value", ylabel="epsilon")
+    axes.set(xscale="log", xlabel="reports t of one value or epoch", ylabel="epsilon")
     shown = [epsilon for description in descriptions for t, epsilon in description.epsilons if math.isfinite(t)]
     if max(shown) > _LINEAR_RANGE * min(shown):
         axes.set_yscale("log")

@@ -10,7 +10,7 @@ from typing import Any
 
 from hubbub.metrics.metric import Metric, name_errors
 from hubbub.metrics.periods import PeriodKind
-from hubbub.privacy import epsilon
+from hubbub.privacy.guarantees import guarantee_of_reports
 from hubbub.privacy.allocation import policy_problems, policy_warnings
 from hubbub.privacy.linkability import LINKABLE_GROUP_SIZE
 from hubbub.privacy.policy import Policy
@@ -243,7 +243,6 @@ def _proposed_lifetime(planned: Plan) -> str:
 def _warnings(planned: Plan) -> Iterator[str]:
     """Yield what limits the definition: accuracy, changes, budget, linkability."""
     wishes, metric, law = planned.wishes, planned.metric, planned.description.accuracy
-    params = metric.params
     if wishes.share is not None and planned.reports_needed > law.clients:
         needed = (
             f"{planned.reports_needed:,.0f}" if planned.reports_needed < math.inf else f"more than {MAX_REPORTS:.0e}"
@@ -256,11 +255,11 @@ def _warnings(planned: Plan) -> Iterator[str]:
     if unit is None and wishes.periods > 1:
         yield (
             f"Without a longitudinal epsilon there is no permanent noise: {wishes.periods} reports cost epsilon = "
-            f"{wishes.periods * epsilon(params):.3f} together. Pass longitudinal to bound any number of reports."
+            f"{shown_epsilon(guarantee_of_reports(metric, wishes.periods).epsilon)} together. Pass longitudinal to bound any number of reports."
         )
     if wishes.values > 1 and unit is not None:
         yield (
-            f"Each of {wishes.values} distinct values costs epsilon = {unit:.3f}. Linked reports show when a value changes. "
+            f"Each of {wishes.values} distinct values costs epsilon = {shown_epsilon(planned.description.privacy.epsilon_unit)}. Linked reports show when a value changes. "
             "To hide changes, pass longitudinal_periods, and the plan chooses hold: each epoch then costs epsilon, however often the value changes."
         )
     if metric.lifetime_epsilon is None and planned.description.privacy.objection is None:

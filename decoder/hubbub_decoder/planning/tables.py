@@ -10,11 +10,12 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
+from hubbub.privacy import Guarantee, Unit
+from hubbub.privacy.guarantees import SAME_RUNS
 from hubbub.privacy.pricing import shown_epsilon
-from hubbub.text import escape_control_characters, escape_untrusted, format_count
+from hubbub.text import escape_control_characters, escape_untrusted, format_count, with_article
 from hubbub_decoder.planning.description import Description
 from hubbub_decoder.planning.law.accuracy import percent_text
-from hubbub_decoder.planning.probabilities import DELTA
 
 _BAR_WIDTH = 24
 _MOST_ITEMS = 8
@@ -25,7 +26,7 @@ _DATA = {"bits": "bit counts", "patterns": "pattern counts", "reports": "retaine
 class DescriptionTables:
     """Figures of one definition, or of several side by side, as a rich renderable.
 
-    explain : whether all figures and the curves are shown, and not only the six most important figures
+    explain : whether all figures and the curves are shown, and not only the most important figures
     """
 
     descriptions: Sequence[Description]
@@ -59,7 +60,7 @@ def _rows(
 
 
 def _summary(description: Description) -> Iterator[tuple[str, str]]:
-    """Yield the six most important figures: four epsilons, what is decoded, and how exactly."""
+    """Yield the most important figures: epsilons, what is decoded, and how exactly."""
     yield from _epsilons(description)
     yield _decoded(description)
     *_, accuracy = description.accuracy.rows()
@@ -67,16 +68,14 @@ def _summary(description: Description) -> Iterator[tuple[str, str]]:
 
 
 def _figures(description: Description) -> Iterator[tuple[str, str]]:
-    params = description.metric.params
     for fact in description.metric.facts():
         yield fact.label, escape_control_characters(fact.line(_MOST_ITEMS, escape_untrusted))
     yield from _epsilons(description)
-    cohort = (
-        f" of a cohort ({description.reports_of_a_cohort:,})"
-        if params.num_cohorts > 1
-        else f" ({description.num_reports:,})"
+    totals = description.of_totals
+    yield (
+        "central epsilon",
+        f"{_bound(totals)}; for the {totals.observer}, with delta = {totals.delta:g} and {totals.num_clients:,} genuine reports of a cohort",
     )
-    yield "central epsilon", f"{shown_epsilon(description.central)} at delta = {DELTA:g}, among the reports{cohort}"
     identified = (
         f"{description.permanent_bits:,.1f} bits, identifies one of {_power_of_two(description.permanent_bits)} clients"
     )
@@ -87,14 +86,21 @@ def _figures(description: Description) -> Iterator[tuple[str, str]]:
 
 
 def _epsilons(description: Description) -> Iterator[tuple[str, str]]:
-    privacy, of_days = description.privacy, description.of_days
+    of_days = description.of_days
     hint = ": `hold` gives one" if math.isinf(of_days.epsilon) else ""
     days = f"of any {format_count(description.num_days, 'day')} in a row"
-    yield "epsilon of days", f"{shown_epsilon(of_days.epsilon)} {days}, {of_days.condition.sentence}{hint}"
-    yield "epsilon of a report", shown_epsilon(privacy.epsilon_report)
-    units = {"epoch": "an epoch", "value": "a value", "period": "each further report"}
-    yield f"epsilon of {units[privacy.unit]}", shown_epsilon(privacy.epsilon_unit)
-    yield "lifetime epsilon", f"{shown_epsilon(privacy.epsilon_lifetime)} under the default Policy"
+    yield "epsilon of days", f"{_bound(of_days, days)}{hint}"
+    found = description.privacy.of_operator()
+    for unit in (Unit.REPORT, Unit.EPOCH, Unit.VALUE):
+        if unit in found:
+            yield f"epsilon of {with_article(unit)}", _bound(found[unit])
+    yield "lifetime epsilon", _bound(found[Unit.LIFETIME], "under the default Policy")
+    yield "observer", f"{of_days.observer}, {SAME_RUNS}"
+
+
+def _bound(guarantee: Guarantee, of: str = "") -> str:
+    """Return figure and condition of a guarantee."""
+    return f"{shown_epsilon(guarantee.epsilon)}{f' {of}' if of else ''}, {guarantee.condition.sentence}"
 
 
 def _decoded(description: Description) -> tuple[str, str]:
@@ -104,7 +110,8 @@ def _decoded(description: Description) -> tuple[str, str]:
 
 
 def _curves(description: Description, title: str) -> Iterator[Text | Table]:
-    yield Text(f"\n{title}Epsilon of t reports of one value", style="bold")
+    has_epochs = description.metric.hold is not None
+    yield Text(f"\n{title}Epsilon of t reports of one {'epoch' if has_epochs else 'value'}", style="bold")
     top = max((epsilon for _, epsilon in description.epsilons if math.isfinite(epsilon)), default=1.0)
     rows = [
         ("unlimited" if math.isinf(t) else f"{t:.0f}", shown_epsilon(epsilon), epsilon / top)

@@ -227,8 +227,11 @@ def test_page_states_one_report_after_one_report() -> None:
         cell(homepage, 1, 1, known=False) == f"at most 99 % sure from any number of reports of these answers, {change}"
     )
     weekly = Metric.boolean("weekly", UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.5), hold=7)
-    assert cell(weekly, 1, 1) == "at most 63 % sure"
-    assert cell(weekly, 1, 1, known=False) == "at most 75 % sure from all reports of these epochs"
+    assert cell(weekly, 1, 1) == "at most 63 % sure, whether or not your answer changes"
+    assert (
+        cell(weekly, 1, 1, known=False)
+        == "at most 75 % sure from all reports of these epochs, whether or not your answer changes"
+    )
 
 
 def divisions(reports: int, units: int, longest: float) -> Iterator[tuple[int, ...]]:

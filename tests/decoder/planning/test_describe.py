@@ -94,8 +94,8 @@ def test_hundred_reports_reveal_a_response_as_the_privacy_page_states() -> None:
 
 def test_describe_reports_the_privacy_of_one_cohort() -> None:
     bought = describe(string(64), num_reports=64_000, periods=7)
-    assert bought.reports_of_a_cohort == 1000
-    assert bought.central == central_epsilon(string(64).params, 1000, 1e-9, periods=7)
+    assert bought.of_totals.num_clients == 1000
+    assert bought.of_totals.epsilon == central_epsilon(string(64).params, 1000, 1e-9, periods=7)
     assert dict(bought.epsilons)[7.0] == epsilon(string(64).params, 7)
 
 
@@ -200,7 +200,7 @@ def test_command_describes_and_compares(definitions: list[Path], tmp_path: Path)
     )
 
 
-def test_command_prints_five_figures_and_warnings_and_explains_on_request() -> None:
+def test_command_prints_figures_and_warnings_and_explains_on_request() -> None:
     wishes = (
         "plan",
         "--epsilon",
@@ -221,12 +221,13 @@ def test_command_prints_five_figures_and_warnings_and_explains_on_request() -> N
         "epsilon of a report",
         "epsilon of a value",
         "lifetime epsilon",
+        "observer",
         "decoded",
         "detection limit",
     ]
     figures, separator, _ = short.stderr.partition("\n\nWarning: ")
     assert separator
-    assert [line[:19].strip() for line in figures.splitlines()] == names
+    assert [line[:19].strip() for line in figures.splitlines() if line[:19].strip()] == names
     assert "Note: " not in short.stderr
     assert "Note: " in explained.stderr
     assert "Accuracy by reports of a period" in explained.stderr
@@ -333,10 +334,10 @@ def test_first_figure_is_the_epsilon_of_days_whatever_is_recorded(
     )
     file = tmp_path / "metrics.toml"
     file.write_text("\n".join(toml_lines(metric)))
-    first = hubbub("plan", file, "dark", "--unit", f"{unit}d").stdout.splitlines()[0]
+    first = hubbub("plan", file, "dark", "--unit", f"{unit}d").stdout.partition("epsilon of a report")[0]
     assert re.match(rf"epsilon of days +{shown}", first)
-    assert "whatever is recorded" in first
-    assert ("`hold` gives one" in first) is (hold is None)
+    assert "whatever is recorded" in " ".join(first.split())
+    assert ("`hold` gives one" in " ".join(first.split())) is (hold is None)
     (document,) = json.loads(hubbub("plan", file, "dark", "--unit", f"{unit}d", "--json").stdout)
     assert document["of_days"] == guarantee_of_days(metric, Policy(), unit).to_dict()
 

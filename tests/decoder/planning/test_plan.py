@@ -179,7 +179,7 @@ def test_proposed_lifetime_epsilon_has_the_room_that_it_says(wishes: Wishes, uni
 def test_central_epsilon_limits_the_cohorts() -> None:
     free = plan(Wishes(epsilon=2, num_reports=1_000_000, num_candidates=1000), expires=TOMORROW)
     kept = plan(Wishes(epsilon=2, num_reports=1_000_000, num_candidates=1000, central=0.07), expires=TOMORROW)
-    assert free.description.central > 0.07 >= kept.description.central
+    assert free.description.of_totals.epsilon > 0.07 >= kept.description.of_totals.epsilon
     assert kept.metric.num_cohorts < free.metric.num_cohorts
 
 
@@ -359,7 +359,7 @@ def test_random_wishes_of_every_kind_are_kept_or_refused(unseen_seed: int) -> No
         except PlanError:
             continue
         assert epsilon(planned.metric) <= local + 1e-9, wishes
-        assert central is None or planned.description.central <= central * (1 + 1e-9), wishes
+        assert central is None or planned.description.of_totals.epsilon <= central * (1 + 1e-9), wishes
         assert " inf" not in " ".join(planned.notes), wishes
         assert planned.other is None or planned.other >= 1, wishes
 

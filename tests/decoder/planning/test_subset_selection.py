@@ -128,7 +128,7 @@ def test_mechanisms_are_compared_at_equal_central_epsilon() -> None:
     rows = noise_of(planned.wishes, 0.25, Chain.of_mechanism(metric.params.mechanism))
     assert planned.other == pytest.approx(unary / rows, rel=0.03)
     planned = categories(3, 2.0, central=0.2, num_reports=20_000)
-    assert central_epsilon(planned.metric, 20_000, 1e-9) == planned.description.central <= 0.2
+    assert central_epsilon(planned.metric, 20_000, 1e-9) == planned.description.of_totals.epsilon <= 0.2
 
 
 @pytest.mark.parametrize(("d", "w", "a"), [(5, 2, 1.0), (6, 3, 0.6), (7, 3, 1.0), (4, 1, 0.7)])

@@ -14,9 +14,10 @@ from hubbub.consent import Consent
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.periods import from_timestamp
 from hubbub.pages.html_page import element, page, table
+from hubbub.privacy.guarantees import guarantee_of_ledger
 from hubbub.privacy.ledger import Account
 from hubbub.privacy.lifetime import epsilon_of_reports
-from hubbub.privacy.plain_words import certainty_text, changed_text, unchanged_text
+from hubbub.privacy.plain_words import certainty_text, changed_text
 from hubbub.privacy.pricing import shown_epsilon
 from hubbub.sdk.storage.events import QueuedBatch
 from hubbub.sdk.storage.state import MAX_SENT_BATCHES, State
@@ -216,8 +217,9 @@ def _certainty(account: Account, metric: Metric | None) -> str:
     epsilon, reports = account.spent, _UNKNOWN_TEXTS[account.unit]
     if metric is not None and metric.digest == account.digest:
         epsilon, reports = min(epsilon, epsilon_of_reports(metric, account.units, account.reports)), ""
-    condition = f", {unchanged_text(metric)}; {changed_text(metric)}" if account.unit == "value" else ""
-    return f"{certainty_text(epsilon)}{reports}{condition}"
+    guarantee = guarantee_of_ledger({account.unit}, epsilon, None if metric is None else metric.kind)
+    changed = f"; {changed_text(metric)}" if account.unit == "value" else ""
+    return f"{certainty_text(guarantee.epsilon)}{reports}, {guarantee.condition.plain}{changed}"
 
 
 def _held(state: State, definitions: Mapping[str, Metric]) -> Element:
