@@ -17,9 +17,9 @@ PACKAGES = ("client/hubbub", "aggregator/hubbub_aggregator", "decoder/hubbub_dec
 EXPLANATION = DOCS / "explanation"
 PAGES = {
     "mathematics.md": [EXPLANATION / "mathematics.md", *sorted((EXPLANATION / "mathematics").glob("*.md"))],
-    "privacy.md": [EXPLANATION / "privacy.md"],
+    "privacy.md": [EXPLANATION / "privacy.md", EXPLANATION / "privacy-proofs.md"],
 }
-"""Pages by the name that docstrings cite: the sections of mathematics.md are on the pages that it lists."""
+"""Pages by the name that docstrings cite: the sections of mathematics.md are on the pages that it lists, and proofs have a page."""
 DOCUMENTS = sorted([*REPOSITORY.glob("*.md"), *DOCS.rglob("*.md")])
 FORMULA = re.compile(r"(?<![\\$\w])\$(?=\S)([^$\n]*[^$\s\\])\$(?![\w$])")
 
@@ -51,11 +51,12 @@ def citations() -> dict[str, list[tuple[str, str]]]:
     return found
 
 
-@pytest.mark.parametrize("page", [page for pages in PAGES.values() for page in pages], ids=lambda page: page.stem)
-def test_equations_are_numbered_in_order(page: Path) -> None:
+@pytest.mark.parametrize("pages", PAGES.values(), ids=PAGES)
+def test_equations_are_numbered_in_order(pages: list[Path]) -> None:
+    found = [number for page in pages for number in equations(page)]
     sections = [
         [int(number.partition(".")[2]) for number in section]
-        for _, section in groupby(equations(page), key=lambda number: number.partition(".")[0])
+        for _, section in groupby(found, key=lambda number: number.partition(".")[0])
     ]
     assert all(numbers == list(range(1, len(numbers) + 1)) for numbers in sections)
 
