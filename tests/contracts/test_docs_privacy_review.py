@@ -87,7 +87,7 @@ def test_epsilons_in_words_follow_from_the_metric_and_the_default_policy() -> No
     for units, row in ((figures.units_enrollment, rows[2]), (figures.units_lifetime, rows[3])):
         assert f"up to {units} different answers" in row[0]
     answer = epsilons[1]
-    assert f"e^20 = {math.exp(20) / 1e6:.0f} million" in IN_WORDS
+    assert f"e^16 = {math.exp(16) / 1e6:.0f} million" in IN_WORDS
     assert f"its factor of {factor_text(answer)}" in IN_WORDS
 
 

@@ -66,7 +66,9 @@ def test_planned_parameters_are_those_of_the_example(tmp_path: Path) -> None:
     assert wishes
     (tmp_path / "planned.toml").write_text(run(BIN / "hubbub", *shlex.split(wishes[1]), cwd=tmp_path))
     paths = (tmp_path / "planned.toml", REPOSITORY / "examples" / "metrics.toml")
-    planned, shown = (load_definitions(path)["homepage"].params for path in paths)
+    of_command, of_example = (load_definitions(path)["homepage"] for path in paths)
+    assert of_command.lifetime_epsilon == of_example.lifetime_epsilon
+    planned, shown = of_command.params, of_example.params
     sizes = (shown.num_bits, shown.num_hashes, shown.num_cohorts)
     assert (planned.num_bits, planned.num_hashes, planned.num_cohorts) == sizes
     assert planned.mechanism.probabilities == pytest.approx(shown.mechanism.probabilities, rel=1e-3)
