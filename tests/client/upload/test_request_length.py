@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import socket
 from datetime import date
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from hubbub import Client, Definitions, KindWord, Metric, Params, PeriodKind, UnaryResponse
 from hubbub.metrics.periods import Period
 from hubbub.sdk.upload.transport import HttpTransport
-from hubbub.testing import UNLIMITED, ManualClock, Seams, SeededBytes, deliver
+from hubbub.testing import UNLIMITED, ManualClock, RecordingTransport, Seams, SeededBytes, deliver
 from hubbub.wire.batch import SINGLE_REPORT_BYTES, Batch, Report
 from tests.client.upload.test_transport import JSON, http, server
 
@@ -114,6 +115,43 @@ def test_request_length_is_constant(tmp_path: Path, made: st.DataObject) -> None
     assert {len(request) for request in capture.requests} == {len(capture.requests[0])}
     heads = {request.partition(EMPTY_LINE)[0] for request in capture.requests}
     assert len(heads) == 1, "the headers of two requests differ"
+
+
+def test_length_of_a_per_subject_batch_depends_on_no_recorded_value(tmp_path: Path) -> None:
+    """All recordings of two of four subjects on two days, under one secret: each batch has the same reports, cohorts and length.
+
+    The padding ends at 512 bytes, and four reports of 128 bytes are longer. On the second day a subject may record nothing.
+    """
+    metric, values = Metric.string("page", sizes(1024, 256)), (None, "a", "b" * 300)
+    seen = set()
+    for of_first_day in itertools.product(values, repeat=2):
+        for of_second_day in itertools.product((*values, ...), repeat=2):
+            clock, transport = ManualClock(date(2026, 11, 23)), RecordingTransport()
+            client = Client(
+                Definitions([metric]),
+                tmp_path,
+                "https://telemetry.example.org",
+                durability="memory",
+                per_subject=True,
+                policy=UNLIMITED,
+                seams=Seams(clock=clock, random_bytes=SeededBytes(1), transport=transport),
+                environment={},
+            )
+            with client:
+                client.set_consent("on")
+                for day in (of_first_day, of_second_day):
+                    for subject, value in zip(("ada", "bob"), day, strict=True):
+                        if value is not ...:
+                            client.subject(subject).record("page", value)
+                    client.subject("cy").record("page", "c")
+                    client.subject("dan").record("page")
+                    deliver(client)
+                    clock.move(days=1)
+            batches = transport.batches
+            seen.add(tuple((str(of.period), tuple(sorted(of.cohorts)), len(of.to_json())) for of in batches))
+    ((*batches,),) = seen
+    assert [len(cohorts) for _, cohorts, _ in batches] == [4, 4]
+    assert all(length > SINGLE_REPORT_BYTES for *_, length in batches)
 
 
 def test_largest_report_fits_the_fixed_length() -> None:
