@@ -251,7 +251,7 @@ def test_no_condition_is_written_by_hand(
         monkeypatch.setattr(type(condition), "plain", renamed)
     text = surface(folder, metric)
     assert any(f"<{condition.name}>" in text for condition in conditions)
-    assert not [each for each in words if each in text]
+    assert not [phrase for phrase in words if phrase in text]
 
 
 @pytest.mark.parametrize("metric", DEFINED.values(), ids=lambda metric: metric.name)
@@ -305,7 +305,7 @@ def test_pages_say_that_times_show_when_the_app_ran() -> None:
             if page.parent.name not in ("decisions", "progress") and _HIDES_ABSENCE.search(line):
                 found += 1
                 assert "the app runs" in line + following, (page, line)
-    assert found >= 4
+    assert found >= 3
 
 
 @pytest.mark.parametrize("metric", DEFINED.values(), ids=lambda metric: metric.name)

@@ -149,9 +149,9 @@ def test_length_of_a_per_subject_batch_depends_on_no_recorded_value(tmp_path: Pa
                     clock.move(days=1)
             batches = transport.batches
             seen.add(tuple((str(of.period), tuple(sorted(of.cohorts)), len(of.to_json())) for of in batches))
-    ((*batches,),) = seen
-    assert [len(cohorts) for _, cohorts, _ in batches] == [4, 4]
-    assert all(length > SINGLE_REPORT_BYTES for *_, length in batches)
+    (sent,) = seen
+    assert [len(cohorts) for _, cohorts, _ in sent] == [4, 4]
+    assert all(length > SINGLE_REPORT_BYTES for *_, length in sent)
 
 
 def test_largest_report_fits_the_fixed_length() -> None:
