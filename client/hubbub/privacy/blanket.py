@@ -28,7 +28,7 @@ Floats are rounded outward, so that the result is a bound and not an approximati
 
 Sources: Balle, Bell, Gascon, Nissim 2019, "The privacy blanket of the shuffle model" (arXiv 1903.02837), lemma 5.3; Lewis 2001, "A simple
 option formula for general jump-diffusion and other exponential Levy processes", for the integral. Equation (P.6) in
-docs/explanation/privacy.md.
+docs/explanation/privacy-proofs.md.
 """
 
 from __future__ import annotations

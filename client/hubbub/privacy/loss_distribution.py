@@ -13,7 +13,7 @@ for the sum S of the losses and any theta > 0. An infinite loss adds its probabi
 
 Sources: Zhu, Dong, Wang 2022, "Optimal accounting of differential privacy via characteristic function" (arXiv 2106.08567), theorem 10;
 Doroshenko et al. 2022, "Connect the dots" (arXiv 2207.04380), for the envelope; Canonne, Kamath, Steinke 2020, "The discrete Gaussian for
-differential privacy" (arXiv 2004.00010), proposition 12, for the second inequality. Equation (P.7) in docs/explanation/privacy.md.
+differential privacy" (arXiv 2004.00010), proposition 12, for the second inequality. Equation (P.7) in docs/explanation/privacy-proofs.md.
 """
 
 from __future__ import annotations

@@ -152,7 +152,7 @@ def test_thirty_periods_cost_far_less_than_thirty_times_one() -> None:
     """Optimized unary encoding of epsilon 6 among 39,062 reports of a cohort."""
     params = Params.one_hot(10, prob_p=1 / (math.exp(6) + 1), prob_q=0.5, prob_f=0)
     found = [central_epsilon(params, 39_062, DELTA, periods) for periods in (1, 2, 7, 30)]
-    assert found == pytest.approx([0.5416, 0.831, 1.607, 3.486], rel=1e-3)  # docs/explanation/privacy.md
+    assert found == pytest.approx([0.5416, 0.831, 1.607, 3.486], rel=1e-3)  # docs/explanation/privacy-proofs.md
 
 
 def test_a_published_site_bounds_any_histories_if_noise_is_fresh() -> None:
