@@ -71,7 +71,7 @@ def shuffle_amplification(epsilon: float, num_reports: int, delta: float) -> flo
     check_number("epsilon", epsilon, "[0, inf]", hint="pass the epsilon of one report")
     check_crowd(num_reports, delta)
     low, high = 0.0, closed_form_epsilon(epsilon, num_reports, delta)
-    if high > _MAX_EPSILON:
+    if high > _MAX_EPSILON or math.exp(-epsilon) == 1.0:
         return high
     for _ in range(_BISECTION_STEPS):
         middle = (low + high) / 2
@@ -87,10 +87,11 @@ def closed_form_epsilon(epsilon: float, num_reports: int, delta: float) -> float
     Theorem 3.2 of the same authors' "Stronger privacy amplification by shuffling" (arXiv 2208.04591) is smaller by a factor of up to sqrt(2), but
     its erratum restricts it to some mechanisms.
     """
-    if epsilon > math.log(num_reports / (16 * math.log(2 / delta))) - _ROUNDING:
+    log_delta = math.log(delta)  # 4 / delta can be larger than every float
+    if epsilon > math.log(num_reports / (16 * (math.log(2) - log_delta))) - _ROUNDING:
         return epsilon
     share = math.exp(epsilon) / num_reports
-    clones = 8 * math.sqrt(share * math.log(4 / delta)) + 8 * share
+    clones = 8 * math.sqrt(share * (math.log(4) - log_delta)) + 8 * share
     return min(epsilon, math.log1p(math.tanh(epsilon / 2) * clones) * (1 + _ROUNDING))
 
 

@@ -62,6 +62,11 @@ def test_bound_holds_for_shuffled_reports(n: int) -> None:
         assert max(worst_deltas(bits(params), n, share * local)) <= amplified_delta(share * local, local, n)
 
 
+@pytest.mark.parametrize("local", [0.0, 5e-324, 1e-17, 1e-12])
+def test_no_epsilon_is_too_small(local: float) -> None:
+    assert 0 <= shuffle_amplification(local, 1_000, 1e-9) <= local
+
+
 def test_one_report_is_not_amplified() -> None:
     for local, eps in ((1.0, 0.0), (2.0, 0.5), (3.0, 2.9)):
         exact = max(worst_deltas(coin(local), 1, eps))
