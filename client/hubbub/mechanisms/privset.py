@@ -98,9 +98,9 @@ class PrivSet(Mechanism):
 
     Examples
     --------
-    >>> plugins = PrivSet(num_values=6, max_items=2, num_ones=1, prob_hit=0.6)
-    >>> round(plugins.prob_q, 12), round(plugins.prob_p, 12)
-    (0.3, 0.1)
+    >>> plugins = PrivSet(num_values=6, max_items=2, num_ones=1, prob_hit=0.625)
+    >>> plugins.prob_q, plugins.prob_p
+    (0.3125, 0.09375)
     """
 
     word = "privset"
