@@ -238,11 +238,14 @@ class Campaign:
             if batch_id in self.acknowledged and (batch.metric == "number" or day >= self.day):
                 assert all(ones), "an acknowledged report is not counted"
 
+    @property
+    def proves_something(self) -> bool:
+        """Whether more than 5 % of the batches were acknowledged; on a slow machine a service may be killed before it answers."""
+        return len(self.acknowledged) > len(self.sent) / 20
+
     def finish(self) -> None:
         """Store all batches of open periods, then check that every report of an open period is counted."""
-        assert len(self.acknowledged) > len(self.sent) / 20, (
-            "5 % of the batches or fewer were acknowledged: the run proves nothing"
-        )
+        assert self.proves_something, "5 % of the batches or fewer were acknowledged"
         counted = in_child(lambda: _settled(self))
         self.acknowledged |= {i for i, (_, _, day) in self.sent.items() if day >= self.day}
         self.check(counted)
@@ -446,6 +449,9 @@ def campaign(
             one.crash(target)
             if number % 2:
                 one.check(in_child(lambda: _read(one)))
+        until = time.monotonic() + GIVE_UP
+        while not one.proves_something and time.monotonic() < until:
+            one.crash(None)
         one.finish()
         return one.reached
 
