@@ -137,25 +137,7 @@ def start_browser(name: str, profile: Path) -> Iterator[Browser]:
             driver.set_script_timeout(120)
             yield Chromium(driver)
         return
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # its dependencies use deprecated functions of others
-        from marionette_driver.geckoinstance import DesktopInstance
-        from marionette_driver.marionette import Marionette
-        from mozprofile import Profile
-
-    (port,) = free_ports(1)
-    preferences = DesktopInstance.required_prefs | DesktopInstance.desktop_prefs | {"marionette.port": port}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Marionette leaves sockets open in which it waited for Firefox
-        session = Marionette(
-            bin=_firefox(),
-            headless=True,
-            profile=Profile(str(profile), preferences=preferences, restore=False),
-            port=port,
-            app_args=["-remote-allow-system-access"],
-            gecko_log=str(profile.with_suffix(".log")),
-        )
-        session.start_session()
+    session = _start_firefox(profile)
     session.timeout.script = 120
     try:
         yield Firefox(session)
@@ -166,6 +148,35 @@ def start_browser(name: str, profile: Path) -> Iterator[Browser]:
             session.cleanup()
             del session
             gc.collect()
+
+
+def _start_firefox(profile: Path, starts: int = 2) -> Any:
+    """Return a session of Marionette. Another program may have taken the free port, or a loaded machine no time for the start."""
+    with warnings.catch_warnings():
+        warnings.simplefilter(
+            "ignore"
+        )  # its dependencies use deprecated functions of others, and leave sockets open in which they waited
+        from marionette_driver.geckoinstance import DesktopInstance
+        from marionette_driver.marionette import Marionette
+        from mozprofile import Profile
+
+        (port,) = free_ports(1)
+        preferences = DesktopInstance.required_prefs | DesktopInstance.desktop_prefs | {"marionette.port": port}
+        try:
+            session = Marionette(
+                bin=_firefox(),
+                headless=True,
+                profile=Profile(str(profile), preferences=preferences, restore=False),
+                port=port,
+                app_args=["-remote-allow-system-access"],
+                gecko_log=str(profile.with_suffix(".log")),
+            )
+            session.start_session()
+        except OSError:
+            if starts == 1:
+                raise
+            return _start_firefox(profile, starts - 1)
+    return session
 
 
 @cache
