@@ -400,7 +400,7 @@ def test_what_was_published_stays_or_the_run_fails(
                 assert_is_of_closed_counts(entry, name, night)
             versions.setdefault(name, set()).add(figures(entry))
             assert entry["releases"] >= len(versions[name])
-            assert entry["composed_epsilon"] >= entry["central_epsilon"]
+            assert entry["composed_epsilon"] >= entry["central_epsilon"] * (1 - 1e-12)  # the latter is rounded up
             assert entry["releases"] == 1 or entry["composed_epsilon"] == most(name)
         assert_no_report_is_in_two_values(shown)
         assert_arms_are_of_one_night(shown, published, night)
