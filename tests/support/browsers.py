@@ -153,9 +153,8 @@ def start_browser(name: str, profile: Path) -> Iterator[Browser]:
 def _start_firefox(profile: Path, starts: int = 2) -> Any:
     """Return a session of Marionette. Another program may have taken the free port, or a loaded machine no time for the start."""
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore"
-        )  # its dependencies use deprecated functions of others, and leave sockets open in which they waited
+        # Its dependencies use deprecated functions of others, and leave sockets open in which they waited.
+        warnings.simplefilter("ignore")
         from marionette_driver.geckoinstance import DesktopInstance
         from marionette_driver.marionette import Marionette
         from mozprofile import Profile
