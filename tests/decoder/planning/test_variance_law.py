@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from hubbub import Metric, Params
+from hubbub import Metric, Params, UnaryResponse
 from hubbub_decoder import decode
 from hubbub_decoder.estimators.categories import total_variance
 from hubbub_decoder.model.pattern_likelihood import FilterTable, repeated_score_covariance
 from hubbub_decoder.model.repetition import Repetition
-from hubbub_decoder.planning.law.accuracy import StringAccuracy
+from hubbub_decoder.planning.law.accuracy import Data, StringAccuracy
 from hubbub_decoder.planning.law.chain import Chain
 from hubbub_decoder.planning.law.collisions import Shares, least_variance, posterior_variances, uneven_load_variance
 from hubbub_decoder.planning.law.likelihood import LikelihoodLaw, johnson_eigenvalues
@@ -122,6 +122,19 @@ def test_score_of_one_candidate_is_the_average_over_filters() -> None:
         Chain.of_mechanism(params(10, 2, 1, prob_f=0.25).mechanism), 10, 2, Repetition(), Shares.zipf(20, 0.7)
     )
     assert law.variance(0.0) == pytest.approx(law.absent_variance(1, 1.0, 0.0), rel=1e-6)
+
+
+@pytest.mark.parametrize("data", ["bits", "reports"])
+def test_variance_is_in_inverse_proportion_to_the_clients(data: Data) -> None:
+    """Much noise, 49 candidates: their variances sum to 1.2 with 4,000 clients, and to 490 with 10."""
+    chain = Chain.of_mechanism(UnaryResponse(prob_p=0.74, prob_q=0.81, permanent_p=0.27, permanent_q=0.73))
+    of_one = []
+    for clients in (10, 4_000, 100_000):
+        law = StringAccuracy(
+            size=(67, 2, 32), chain=chain, clients=clients, repetition=Repetition(), shares=Shares.zipf(49), data=data
+        )
+        of_one.append(clients * float(law.variance(0.01)))
+    assert of_one == pytest.approx([of_one[-1]] * 3, rel=1e-6)
 
 
 def test_johnson_eigenvalues_match_a_dense_matrix() -> None:

@@ -274,7 +274,7 @@ class StringAccuracy(Accuracy):
 
     def _variance(self, share: Floats, unknown: float) -> Floats:
         """Variance given t; where no candidate is subtracted, t has the candidate's own share, which is no noise to it."""
-        if not math.isfinite(unknown) or (self._is_crowded and self.size[2] == 1):
+        if self._is_crowded and self.size[2] == 1:
             return np.full(np.shape(share), np.inf)
         if self._is_crowded:
             return self._even_variance(share, np.maximum(unknown - share**2, 0))

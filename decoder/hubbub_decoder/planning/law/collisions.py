@@ -105,7 +105,7 @@ class Shares:
 def unknown_squares(
     shares: Shares, variance: Callable[[float], Floats], *, fixed_effects: bool, unlisted: float = 0.0
 ) -> float:
-    """Fixed point t, or infinity where more candidates than numbers make it diverge.
+    """Fixed point t; above 1 where the shares are known worse than without reports.
 
     variance : s**2 (n,) of the estimates of `shares`, as a function of t, increasing
     unlisted : tau**2, sum of the squared shares of unlisted strings
@@ -115,8 +115,6 @@ def unknown_squares(
         errors = variance(t)
         spread = errors if fixed_effects else posterior_variances(shares, errors)
         after = unlisted + float(shares.numbers @ spread)
-        if not after < 1:
-            return np.inf
         if abs(after - t) <= _TOLERANCE * after:
             return after
         t = after
