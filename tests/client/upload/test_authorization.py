@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import queue
 import threading
 import time
 from collections.abc import Callable
@@ -93,6 +94,21 @@ def test_token_is_refreshed_after_401_and_not_after_403(answer: bytes, given: li
     with server(answering(answer, heard)) as url:
         assert HttpTransport(url, authorization=lambda: next(tokens)).send(BODY).status in (401, 403)
     assert tokens_of(heard) == sent
+
+
+def test_next_request_does_not_wait_for_the_thread_of_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine a thread can still be alive after its function has returned."""
+    ended, call = threading.Event(), module.TokenSource._call
+
+    def call_and_linger(source: module.TokenSource, answers: queue.SimpleQueue[object]) -> None:
+        call(source, answers)
+        ended.wait(60)
+
+    monkeypatch.setattr(module.TokenSource, "_call", call_and_linger)
+    tokens = iter(["a", "b"])
+    source = module.TokenSource(lambda: next(tokens))
+    assert [source.header(lambda: True, 60).split()[1] for _ in range(2)] == ["a", "b"]
+    ended.set()
 
 
 def test_requests_have_one_length_whatever_the_token() -> None:

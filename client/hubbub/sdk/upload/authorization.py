@@ -43,10 +43,13 @@ class TokenSource:
         deadline = time.monotonic() + seconds
         while is_wanted():
             try:
-                return _header(answers.get(timeout=_POLL_SECONDS))
+                answer = answers.get(timeout=_POLL_SECONDS)
             except queue.Empty:
                 if time.monotonic() >= deadline:
                     raise AuthorizationError(f"authorization did not return within {seconds:g} seconds") from None
+            else:
+                self._thread = None  # the function has returned; its thread may need a moment to end
+                return _header(answer)
         raise AuthorizationError("the request was given up")
 
     def _call(self, answers: queue.SimpleQueue[object]) -> None:
