@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hubbub import DefinitionError, Discovery, HubbubError, Metric, Params, UnaryResponse
+from hubbub import Buckets, DefinitionError, Discovery, HubbubError, Metric, Params, UnaryResponse
 from hubbub.metrics.kinds import KINDS, kind_from_dict
 from tests.support.every_kind import METRICS
 
@@ -123,6 +123,10 @@ def test_field_of_another_kind_is_refused(metric: Metric, field: str) -> None:
         (Metric.categorical("os", ("linux", "macos"), COINS), None),
         (Metric.set("plugins", ("vim", "other"), COINS), "nothing is counted as 'other' by itself"),
         (Metric.set("plugins", ("vim", "git"), COINS), None),
+        (Metric.ordinal("errors", Buckets((0, 1, 2, 5, 10)), COINS), "representatives = [0, 1, 3, 7]"),
+        (Metric.ordinal("errors", Buckets((0, 1, 5), representatives=(0, 2.5)), COINS), None),
+        (Metric.ordinal("hours", Buckets((0, 0.5, 1, 2)), COINS), None),
+        (Metric.ordinal("time", Buckets((0, 50, 100)), COINS), None),
         (Metric.string("page", STRINGS), None),
         (Metric.string("page", replace(STRINGS, num_cohorts=2)), "num_cohorts = 2"),
         (Metric.string("page", STRINGS, discover=Discovery(longest=4)), None),

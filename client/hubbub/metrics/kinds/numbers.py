@@ -6,6 +6,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from hubbub.errors import DefinitionError, InvalidValueError
@@ -134,6 +135,18 @@ class OrdinalKind(NumberKind):
             "value",
             f"a number, reported as one of {len(self.buckets)} buckets with the edges",
             (*edges[:-1], f"{edges[-1]}{self._unit}"),
+        )
+
+    def warnings(self) -> Iterator[str]:
+        edges = self.buckets.edges
+        one = next((low for low, high in pairwise(edges) if high - low == 1), None)
+        if one is None or self.buckets.representatives or not all(edge.is_integer() for edge in edges):
+            return
+        means = ", ".join(format_number((low + high - 1) / 2) for low, high in pairwise(edges))
+        middle = format_number(one + 0.5)
+        yield (
+            f"the bucket of {format_number(one)} stands for {middle} in the mean, because `representatives` is not set. For whole numbers set "
+            f"representatives = [{means}], and for others the middles of the buckets"
         )
 
     def true_bits(self, value: Any, cohort: int, threshold: float | None = None) -> BloomBits:
