@@ -1,11 +1,13 @@
-"""Lints of `hubbub metrics check`: placeholders, registry fields, expiry within a year, and a cap on epsilon."""
+"""Lints of `hubbub metrics check`: placeholders, names, registry fields, expiry within a year, and a cap on epsilon."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Sequence
 from datetime import date, timedelta
 
+from hubbub.metrics.kinds import Kind
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.rules import is_placeholder
 from hubbub.privacy.lifetime import privacy_figures
@@ -15,6 +17,33 @@ from hubbub.text import escape_untrusted, format_count, format_names
 
 _LONGEST_COLLECTION = timedelta(days=366)
 """One year, which may be a leap year."""
+
+_VERSION = re.compile(r"(?<![a-z0-9])(?:v\d+(?:[._-]\d+)*|\d+(?:[._-]\d+)+)(?![a-z0-9])")
+"""Version in a name, such as v2 and 3_1; not the 10 of top_10_pages, nor the 64 of x86_64."""
+_IDENTIFIER = re.compile(r"\d{4,}|(?<![a-z0-9])(?=[a-f]*\d)[0-9a-f]{8,}(?![a-z0-9])")
+"""Number of a user, year or day in a name, or hexadecimal digits."""
+_WORD = re.compile(r"(?<=[._-])[^._-]+$")
+"""Last word of a name."""
+
+
+def name_warnings(metrics: Sequence[Metric]) -> Iterator[str]:
+    """Yield a warning for each name with a version or a number, and one for metrics that differ in the last word of their names only."""
+    for metric in metrics:
+        found = _VERSION.search(metric.name) or _IDENTIFIER.search(metric.name)
+        if found is not None:
+            yield (
+                f"{metric.name}: the name contains {found[0]}, and names are sent as they are. A version of the app is a `group`, a changed "
+                "definition is a new version under the old name, and a value must not be in a name"
+            )
+    series: dict[tuple[str, Kind], list[str]] = {}
+    for metric in metrics:
+        series.setdefault((_WORD.sub("", metric.name), metric.kind), []).append(metric.name)
+    for names in series.values():
+        if len(names) > 1:
+            yield (
+                f"{format_names(names)} have one definition and differ in the last word of their names. If this word is a value, names "
+                "send it as it is: use a set of items, a categorical metric, or a `group` for the arms of an A/B test"
+            )
 
 
 def registry_warnings(metrics: Sequence[Metric], today: date) -> Iterator[str]:

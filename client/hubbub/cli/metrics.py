@@ -59,7 +59,13 @@ def check(definitions: Path, max_epsilon: float | None, *, as_json: bool) -> Non
     """
     from datetime import UTC, datetime
 
-    from hubbub.cli.definition_lint import cap_problems, limit_problems, placeholder_problems, registry_warnings
+    from hubbub.cli.definition_lint import (
+        cap_problems,
+        limit_problems,
+        name_warnings,
+        placeholder_problems,
+        registry_warnings,
+    )
     from hubbub.metrics.definitions import load_definitions
     from hubbub.metrics.metric import has_expired
     from hubbub.privacy.allocation import policy_problems, policy_warnings
@@ -79,7 +85,7 @@ def check(definitions: Path, max_epsilon: float | None, *, as_json: bool) -> Non
     warnings += filter(None, map(linkability_warning, collected))
     warnings += filter(None, map(group_warning, collected))
     warnings += (f"{metric.name}: {text}" for metric in collected for text in metric.kind.warnings())
-    warnings += registry_warnings(collected, today)
+    warnings += [*name_warnings(collected), *registry_warnings(collected, today)]
     accepted = [metric for metric in loaded.versions() if not has_expired(metric, today)]
     problems = [*placeholder_problems(accepted), *limit_problems(accepted)]
     problems += [f"under the default Policy: {text}" for text in policy_problems(Policy(), collected, today)]

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from hubbub import Metric, Policy, UnaryResponse, load_definitions
 from hubbub.cli import main
-from hubbub.cli.definition_lint import cap_problems, placeholder_problems, registry_warnings
+from hubbub.cli.definition_lint import cap_problems, name_warnings, placeholder_problems, registry_warnings
 from hubbub.privacy.certificates import certificate
 from tests.support.paths import DATA
 
@@ -43,6 +43,36 @@ def test_missing_purpose_or_review_is_one_warning_in_a_file_with_reviews() -> No
     without_review = replace(reviewed, name="half", review="")
     (warning,) = registry_warnings([reviewed, replace(MONTHLY, name="bare"), without_review], TODAY)
     assert warning.startswith("2 metrics without purpose or review (bare, half): ")
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("homepage_v2", "v2"),
+        ("crash-1.2.3", "1.2.3"),
+        ("start_2_0_time", "2_0"),
+        ("user_12345", "12345"),
+        ("theme-2026", "2026"),
+        ("plan_4f3a09bc", "4f3a09bc"),
+        ("top_10_pages", None),
+        ("x86_64", None),
+        ("http2", None),
+        ("vim_mode", None),
+        ("feedback_facade", None),
+    ],
+)
+def test_name_with_a_version_or_a_number_is_a_warning(name: str, found: str | None) -> None:
+    warnings = list(name_warnings([replace(MONTHLY, name=name)]))
+    assert [warning.split(",")[0] for warning in warnings] == [f"{name}: the name contains {found}"] * (
+        found is not None
+    )
+
+
+def test_metrics_that_differ_in_the_last_word_are_one_warning() -> None:
+    other = Metric.categorical("uses_shell", ("zsh", "fish"), UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.5))
+    named = [replace(MONTHLY, name=name) for name in ("uses_vim", "dark", "uses_git", "old.dark")]
+    (warning,) = name_warnings([*named, other])
+    assert warning.startswith("uses_vim, uses_git have one definition and differ in the last word of their names. ")
 
 
 @pytest.mark.parametrize("field", ["description", "owner", "purpose"])
