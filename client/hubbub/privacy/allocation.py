@@ -17,6 +17,7 @@ import math
 from collections.abc import Iterator, Sequence
 from datetime import date
 
+from hubbub.metrics.buckets import Several
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.periods import Period
 from hubbub.privacy.ledger import Account
@@ -42,17 +43,31 @@ def new_account(subject: str, metric: Metric, period: Period) -> Account:
 
 
 def policy_warnings(policy: Policy, metrics: Sequence[Metric], today: date) -> Iterator[str]:
-    """Yield a warning for each metric of which a new client soon exhausts its reservation."""
+    """Yield a warning for each metric of which a new client soon exhausts its reservation, by the policy and not by its own `lifetime_epsilon`."""
     for metric, account in _new_client(policy, metrics, today):
         if account.refused:
             continue
         cost = f"{metric.name}: {cost_text(account.unit, account.epsilon_per_unit)}"
         units = f"{account.reserved_units:g} {account.unit}{'' if account.reserved_units == 1 else 's'}"
-        max_units = min(metric.kind.distinct_values, policy.units(account.epsilon_per_unit, 0))
+        max_units = min(
+            metric.kind.distinct_values,
+            policy.units(account.epsilon_per_unit),
+            affordable_units(account.lifetime_epsilon, account.epsilon_per_unit),
+        )
         if account.unit != "value":
             yield f"{cost}, also if the value does not change. A client stops reporting after {units}"
         elif account.reserved_units < max_units or account.reserved_units == 1:
             yield f'{cost}. The budget has room for {units} per client, "no value" included; the value reported last replaces all others'
+        elif _is_sum(metric) and account.reserved_units < metric.kind.distinct_values:
+            yield (
+                f"{cost}. The sum of a period often changes, and a client has room for {units} of {metric.kind.distinct_values:g}, so it soon "
+                "repeats an old one. Set hold, or prob_f = 0 with its price for each report"
+            )
+
+
+def _is_sum(metric: Metric) -> bool:
+    buckets = metric.kind.accumulating
+    return buckets is not None and buckets.several is Several.SUM
 
 
 def policy_problems(policy: Policy, metrics: Sequence[Metric], today: date) -> Iterator[str]:

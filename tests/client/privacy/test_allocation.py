@@ -26,8 +26,9 @@ from hubbub import (
     Secret,
     UnaryResponse,
 )
+from hubbub.metrics.buckets import Several
 from hubbub.metrics.periods import Period
-from hubbub.privacy.allocation import allocate, max_units_spent, new_account
+from hubbub.privacy.allocation import allocate, max_units_spent, new_account, policy_warnings
 from hubbub.privacy.ledger import Account
 from hubbub.privacy.pricing import unit_price
 from hubbub.sdk.recording.batch_builder import BatchBuilder, Limits
@@ -310,3 +311,27 @@ def test_an_account_can_have_spent_one_unit_more_than_before_this_period(metric:
     assert max_units_spent(used._replace(reserved_units=3), unlimited, 0) == 3
     assert max_units_spent(used._replace(spent_before_enrollment=7), unlimited, 0) == 7
     assert max_units_spent(used, unlimited, 1) == (4 if used.unit == "value" else 3)  # its draft is deleted
+
+
+STRINGS = Metric.string("page", Params(num_bits=64, num_hashes=1, num_cohorts=64, **NOISE), lifetime_epsilon=10)
+EDGES = tuple(10.0 * edge for edge in range(16))
+COUNTER = Metric.ordinal("count", Buckets(EDGES, several=Several.SUM), UnaryResponse(**NOISE))
+
+
+@pytest.mark.parametrize(
+    ("metric", "epsilon_total", "words"),
+    [
+        (STRINGS, 100, None),  # its own limit leaves fewer values than the policy
+        (STRINGS, 5, "The budget has room for 2 values per client"),
+        (replace(STRINGS, lifetime_epsilon=3), 100, "The budget has room for 1 value per client"),
+        (COUNTER, 100, "The sum of a period often changes"),
+        (replace(COUNTER, hold=7), 100, "A client stops reporting after"),
+        (Metric.ordinal("time", Buckets(EDGES), UnaryResponse(**NOISE)), 100, None),
+    ],
+)
+def test_policy_warnings_are_not_about_limits_of_the_definition(
+    metric: Metric, epsilon_total: float, words: str | None
+) -> None:
+    found = list(policy_warnings(Policy(epsilon_total=epsilon_total), [metric], date(2026, 11, 2)))
+    assert len(found) == (words is not None), found
+    assert words is None or words in found[0]
