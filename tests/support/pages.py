@@ -21,19 +21,19 @@ class PageRun:
     """Run of a page in a folder: use it as a context manager, it stops the aggregator at the end.
 
     A block after a line that ends in a file name and a colon is saved as this file.
-    `sh` blocks run line by line, `python` blocks at once; `hubbub serve` stays in the background on free ports.
+    `sh` blocks run line by line, `python` blocks at once; `hubbub serve` and `hubbub explore` stay in the background on free ports.
     `text` blocks are output: each of their lines must be in the output of the blocks above.
     Blocks of other languages are not run.
 
-    python : the interpreter of the environment whose commands run, beside which is `hubbub`
+    python   : the interpreter of the environment whose commands run, beside which is `hubbub`
+    explored : after `hubbub explore`, the address that it printed
     """
 
-    def __init__(self, page: str, folder: Path, after_python: str = "", python: Path = Path(sys.executable)) -> None:
-        self._page, self._folder, self._after_python = page, folder, after_python
-        self._python = python
-        self._aggregator: subprocess.Popen[bytes] | None = None
+    def __init__(self, page: str, folder: Path, python: Path = Path(sys.executable)) -> None:
+        self._page, self._folder, self._python = page, folder, python
+        self._servers: list[subprocess.Popen[bytes]] = []
         self._addresses = _ADDRESSES
-        self.output = ""
+        self.output = self.explored = ""
 
     def __enter__(self) -> Self:
         return self
@@ -41,9 +41,9 @@ class PageRun:
     def __exit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._aggregator is not None:
-            self._aggregator.terminate()
-            self._aggregator.wait(30)
+        for server in self._servers:
+            server.terminate()
+            server.wait(30)
 
     def run(self) -> str:
         """Run all blocks and return their output."""
@@ -57,12 +57,16 @@ class PageRun:
                 for line in text.splitlines():
                     self._run_line(line)
             elif language == "python":
-                self._run(str(self._python), "-c", self._with_addresses(text) + self._after_python)
+                self._run(str(self._python), "-c", self._with_addresses(text))
         return self.output
 
     def _run_line(self, line: str) -> None:
+        command = line.partition("  #")[0].split()
         if line.startswith("hubbub serve"):
-            self._serve(line.partition("  #")[0].split())
+            listening = r"listening on (\S+)\n.*without a token on (\S+)"
+            self._addresses = self._start(*command, "--port", "0", "--local-port", "0", until=listening).groups()
+        elif line.startswith("hubbub explore"):
+            self.explored = self._start(*command, "--port", "0", until=r"(http://\S+) shows").group(1)
         elif not line.startswith(_SETUP):
             self._run("sh", "-c", self._with_addresses(line))
 
@@ -72,17 +76,21 @@ class PageRun:
         assert done.returncode == 0, (command, done.stderr)
         self.output += done.stdout
 
-    def _serve(self, command: list[str]) -> None:
-        log = self._folder / "serve.log"
-        with log.open("wb") as errors:
-            self._aggregator = subprocess.Popen(
-                [str(self._python.parent / command[0]), *command[1:], "--port", "0", "--local-port", "0"],
-                stderr=errors,
+    def _start(self, *command: str, until: str) -> re.Match[str]:
+        """Start a server, and return the match of its output when it listens."""
+        log = self._folder / f"{command[1]}.log"
+        with log.open("wb") as output:
+            server = subprocess.Popen(
+                [str(self._python.parent / command[0]), *command[1:]],
+                stdout=output,
+                stderr=output,
                 cwd=self._folder,
+                env={**os.environ, "PYTHONUNBUFFERED": "1"},
             )
-        while not (found := re.search(r"listening on (\S+)\n.*without a token on (\S+)", log.read_text())):
-            assert self._aggregator.poll() is None, log.read_text()
-        self._addresses = found.group(1), found.group(2)
+        self._servers.append(server)
+        while not (found := re.search(until, log.read_text())):
+            assert server.poll() is None, log.read_text()
+        return found
 
     def _with_addresses(self, text: str) -> str:
         for shown, actual in zip(_ADDRESSES, self._addresses, strict=True):
