@@ -26,7 +26,8 @@ pytestmark = pytest.mark.slow
 PHONE_WIDTH, DESKTOP_WIDTH = 390, 1280
 SEARCH_RESULTS = """
     const links = [...document.querySelectorAll("#search-results ul.search li")].map((row) => row.querySelector("a").getAttribute("href"));
-    return document.querySelector("#search-results").innerText.includes("Search finished") ? links : null;
+    const text = document.querySelector("#search-results").innerText;
+    return text.includes("Search finished") || text.includes("did not match") ? links : null;
 """
 
 
