@@ -67,7 +67,7 @@ def test_first_sentence_has_no_word_of_the_mathematics() -> None:
 
 
 def test_each_alternative_has_sources_and_a_cell_in_each_row() -> None:
-    tools = re.search(r"^\| \| hubbub \| (.+) \|$", ALTERNATIVES, re.MULTILINE)
+    tools = re.search(r"^\| topic \| hubbub \| (.+) \|$", ALTERNATIVES, re.MULTILINE)
     assert tools
     names = tools[1].split(" | ")
     table, _, sources = ALTERNATIVES.partition("## Sources")

@@ -116,6 +116,14 @@ def test_metadata_names_license_versions_and_extras(built: Path) -> None:
     assert all(name.startswith(f"{DISTRIBUTION}[") for name in own), own
 
 
+def test_citation_has_the_version_and_license_of_the_package() -> None:
+    """It names no address while the project has no public one."""
+    citation = (REPOSITORY / "CITATION.cff").read_text()
+    for field in ("version", "license"):
+        assert f"\n{field}: {PROJECT[field]}\n" in citation
+    assert "http" not in citation
+
+
 def lock() -> dict[Requirement, int]:
     """The pinned dependencies of requirements.txt, with the number of their hashes."""
     entries = re.split(r"\n(?=\w)", re.sub(r"#.*\n", "", (REPOSITORY / "requirements.txt").read_text()).strip())
