@@ -64,7 +64,8 @@ class PageRun:
         command = line.partition("  #")[0].split()
         if line.startswith("hubbub serve"):
             listening = r"listening on (\S+)\n.*without a token on (\S+)"
-            self._addresses = self._start(*command, "--port", "0", "--local-port", "0", until=listening).groups()
+            service = self._start(*command, "--port", "0", "--local-port", "0", until=listening)
+            self._addresses = service.group(1), service.group(2)
         elif line.startswith("hubbub explore"):
             self.explored = self._start(*command, "--port", "0", until=r"(http://\S+) shows").group(1)
         elif not line.startswith(_SETUP):
