@@ -37,9 +37,9 @@ class HashScheme(ABC):
         """Check k, h and m, each of which is within its own range; raises ParameterError."""
 
     @classmethod
-    def possible_ones(cls, num_hashes: int) -> range | tuple[int, ...]:
-        """Return the numbers of true bits that a value may have, "no value" included."""
-        return range(num_hashes + 1) if cls.has_varying_ones else (0, num_hashes)
+    def possible_ones(cls, most: int) -> range | tuple[int, ...]:
+        """Return the numbers of true bits that a value may have, at most so many and "no value" included."""
+        return range(most + 1) if cls.has_varying_ones else (0, most)
 
 
 class OneQuestion(HashScheme):

@@ -206,7 +206,7 @@ class Params:
         """Numbers of true bits that a value may have, "no value" included."""
         if self.mechanism.has_no_value_bit:
             return (1,)
-        return self.scheme.possible_ones(self.num_hashes)
+        return self.scheme.possible_ones(min(self.num_hashes, self.num_bits))
 
     @property
     def scheme(self) -> type[HashScheme]:

@@ -100,13 +100,13 @@ def plausible_ones(blocks: tuple[Params, ...]) -> tuple[int, int]:
 
 @lru_cache(maxsize=256)
 def ones_distributions(blocks: tuple[Params, ...]) -> Distributions:
-    """Return P(number of ones = t | true bits), t = 0 .. k: a row for each number of true bits from 0 to h, shape (h + 1, k + 1).
+    """Return P(number of ones = t | true bits), t = 0 .. k: a row for each number of true bits from 0 to h (of hashes that coincide, at most k), shape (h + 1, k + 1).
 
     Of several blocks, a row for each combination of their numbers of true bits. The law depends on the value only through these numbers.
     """
     rows: Distributions = np.ones((1, 1))
     for block in blocks:
-        of_block = [block.mechanism.ones_distribution(block.num_bits, a) for a in range(block.num_hashes + 1)]
+        of_block = [block.mechanism.ones_distribution(block.num_bits, a) for a in range(max(block.possible_ones) + 1)]
         rows = np.array([np.convolve(row, block_row) for row in rows for block_row in of_block])
     return rows
 

@@ -83,7 +83,7 @@ def google_rappor(
 
     Decode the result with `hubbub decode summary.parquet --map map.csv`. If the map equals the hashes of google/rappor's clients,
     `--candidates` is sufficient; this command prints whether it does. A map that gives every candidate its own bit (basic RAPPOR)
-    becomes a categorical metric, which needs neither option.
+    becomes a categorical metric, and k = 1 a boolean one; they need neither option.
 
     \b
     Example:
@@ -93,9 +93,8 @@ def google_rappor(
 
     from rich.console import Console
 
-    from hubbub.metrics.metric import Metric
     from hubbub.text import format_count
-    from hubbub_decoder.data.google_rappor import read_map, read_params, read_summary_files
+    from hubbub_decoder.data.google_rappor import collected_metric, read_map, read_params, read_summary_files
     from hubbub_decoder.data.output_files import check_output_path, check_parquet_path
     from hubbub_decoder.errors import ForeignFileError
 
@@ -116,7 +115,7 @@ def google_rappor(
     with stderr.status("importing ..."):
         params = read_params(params_path, client)
         known = None if map_path is None else read_map(map_path, params)
-        metric = Metric.string(name, params) if known is None else known.metric(name)
+        metric = collected_metric(name, params, known)
         summary = read_summary_files(metric, counts_path, reports_path, params)
         if summary.num_reports == 0:
             raise ForeignFileError(
@@ -130,7 +129,9 @@ def google_rappor(
     warnings = _swapped_probabilities(params_path, params)
     for warning in warnings:
         print_message(stderr, warning.line)
-    if known is not None and not metric.kind.needs_candidates:
+    if params.num_bits == 1:
+        print_message(stderr, f"{params_path} has k = 1: the metric is boolean. Decode it without candidates.")
+    elif known is not None and not metric.kind.needs_candidates:
         print_message(
             stderr,
             f"{map_path} gives every candidate its own bit: the metric is categorical. Decode it without candidates.",
@@ -156,6 +157,10 @@ def _write_names(known: CandidateMap, map_path: Path | None, path: Path) -> None
     from hubbub_decoder.data.candidates import write_candidates
     from hubbub_decoder.errors import ForeignFileError
 
+    if known.params.num_bits == 1:
+        raise ForeignFileError(
+            f"{map_path} belongs to k = 1, a boolean, which has no candidates. Leave out --candidates-out."
+        )
     if not known.is_google_md5 and known.categories is None:
         raise ForeignFileError(
             f"{map_path} differs from the hashes of google/rappor's clients, so the names are not sufficient to decode. "

@@ -25,7 +25,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.errors import ParameterError
-from hubbub.mechanisms.unary import UnaryResponse
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import Params
 from hubbub.summary import BitCounts, PatternCounts, Summary
@@ -127,11 +126,17 @@ class CandidateMap:
         """Return the design matrix of the candidates, which works for any hash function."""
         return design_from_positions(self.names, self.positions, self.params)
 
-    def metric(self, name: str) -> Metric:
-        """Return the metric of the reports: categorical if every candidate has its own bit, otherwise a string metric."""
-        if self.is_google_md5 or self.categories is None:
-            return Metric.string(name, self.params)
-        return Metric.categorical(name, self.categories, UnaryResponse(**self.params.mechanism.fields))
+
+def collected_metric(name: str, params: Params, known: CandidateMap | None = None) -> Metric:
+    """Return the metric of reports under these parameters.
+
+    It is boolean if k = 1, categorical if the map gives every candidate its own bit, and otherwise a string metric.
+    """
+    if params.num_bits == 1:
+        return Metric.boolean(name, params.mechanism)
+    if known is None or known.is_google_md5 or known.categories is None:
+        return Metric.string(name, params)
+    return Metric.categorical(name, known.categories, params.mechanism)
 
 
 def read_map(path: str | Path, params: Params) -> CandidateMap:

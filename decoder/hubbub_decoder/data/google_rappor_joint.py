@@ -15,7 +15,6 @@ from pathlib import Path
 import numpy as np
 
 from hubbub.errors import DefinitionError
-from hubbub.mechanisms.unary import UnaryResponse
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import Params
 from hubbub.summary import Reports
@@ -31,14 +30,16 @@ def joint_metric(name: str, variables: Mapping[str, str], params: Params) -> Met
 
     Raises ForeignFileError if the variables cannot be parts of a metric.
     """
-    chances = params.mechanism.fields
+    one_bit = next(
+        (variable for variable, kind in variables.items() if kind == "string" and params.num_bits == 1), None
+    )
+    if one_bit is not None:
+        raise ForeignFileError(f"{one_bit} has k = 1 bit, so it is no string. Pass --variable {one_bit}=boolean.")
     try:
         return Metric.joint(
             name,
             [
-                Metric.string(variable, params)
-                if kind == "string"
-                else Metric.boolean(variable, UnaryResponse(**chances))
+                Metric.string(variable, params) if kind == "string" else Metric.boolean(variable, params.mechanism)
                 for variable, kind in variables.items()
             ],
         )

@@ -33,7 +33,7 @@ from hubbub_decoder.kinds.operations import Candidates, KindOperations, Position
 from hubbub_decoder.model.design_matrix import DesignMatrix, design_matrix
 from hubbub_decoder.model.evidence import Evidence
 from hubbub_decoder.model.pattern_likelihood import count_filters, supports_pattern_likelihood
-from hubbub_decoder.model.random_string import same_bits_probability
+from hubbub_decoder.model.random_string import RandomFilters
 from hubbub_decoder.model.vectorized_hashing import bit_positions, discovery_positions
 from hubbub_decoder.options import Options, Progress, StringOptions
 from hubbub_decoder.results import warnings
@@ -201,13 +201,13 @@ def _lowest_detection_limit(evidence: Evidence, fit: FitResult, decoding: Decodi
 
 
 def _with_collisions(decoding: Decoding, tested: Evidence) -> Decoding:
-    """Decoding with C(k, h)**-m, the probability that a random string has a candidate's bits in all cohorts, and an infinite limit if it is large.
+    """Decoding with the probability that a random string has a candidate's bits in all cohorts, and an infinite limit if it is large.
 
     No test can tell such a string from the candidate. So a detection needs a larger p-value than this to say that the candidate was reported.
 
     tested : evidence of the cohorts that the tests use
     """
-    probability = same_bits_probability(tested.params.num_bits, tested.params.num_hashes, tested.num_used)
+    probability = RandomFilters.from_params(tested.params).collision_probability(tested.num_used)
     decoding = replace(decoding, collision_probability=probability)
     return replace(decoding, detection_limit=math.inf) if decoding.is_ambiguous else decoding
 

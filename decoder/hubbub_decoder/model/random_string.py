@@ -3,7 +3,7 @@
 In each cohort, independently, a hash scheme sets these bits of k:
 
     murmur3-v1 : h bits, every set with probability 1 / C(k, h)
-    google-md5 : bit (byte modulo k) of each of h uniform bytes; equal bits count once
+    google-md5 : bit (byte modulo k) of each of h uniform bytes, or pairs of bytes above 256 bits; equal bits count once
 
 Symbols: b (k,) the indicator of a random string's bits; w = E b; W = E b b'; V = W - w w'. docs/explanation/mathematics.md, sections 2, 3 and 7.
 """
@@ -17,6 +17,7 @@ from itertools import combinations
 
 import numpy as np
 
+from hubbub.metrics.kinds.strings import Md5Filter
 from hubbub.metrics.params import Params
 from hubbub_decoder.array_types import Floats, Indices
 from hubbub_decoder.random_state import seeded
@@ -25,12 +26,18 @@ _MAX_SETS = 2_500  # sets of h bits to enumerate; of more, so many are drawn
 
 
 def md5_bit_probabilities(num_bits: int) -> Floats:
-    """Probability that one hash of google-md5 hits each bit: the share of the 256 bytes that are i modulo k, (k,).
+    """Probability that one hash of google-md5 hits each bit: the share of the hashes that are i modulo k, (k,).
 
     >>> md5_bit_probabilities(3).tolist() == [86 / 256, 85 / 256, 85 / 256]
     True
     """
-    return np.bincount(np.arange(256) % num_bits, minlength=num_bits) / 256
+    hashes = _md5_hashes(num_bits)
+    return np.bincount(np.arange(hashes) % num_bits, minlength=num_bits) / hashes
+
+
+def _md5_hashes(num_bits: int) -> int:
+    """Return the number of different hashes of google-md5."""
+    return int(1 << 8 * Md5Filter.bytes_per_hash(num_bits))
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,7 +135,7 @@ def distinct_bit_probabilities(params: Params) -> list[float]:
 def probability_within(num_given: int, params: Params) -> float:
     """Probability that all bits of a random string are among so many given ones."""
     chances = enumerate(distinct_bit_probabilities(params), start=1)
-    return sum(p * math.comb(num_given, d) / math.comb(params.num_bits, d) for d, p in chances)
+    return sum(p * math.comb(num_given, d) / math.comb(params.num_bits, d) for d, p in chances if p)
 
 
 def same_bits_probability(num_bits: int, num_hashes: int, cohorts: int) -> float:
@@ -145,7 +152,7 @@ def draw_bit_positions(params: Params, size: int, rng: np.random.RandomState) ->
     k, h = params.num_bits, params.num_hashes
     if params.hash_scheme != "google-md5":
         return np.argsort(rng.random((size, k)), axis=1)[:, :h]
-    positions = np.sort(rng.randint(256, size=(size, h)) % k, axis=1).astype(np.intp)
+    positions = np.sort(rng.randint(_md5_hashes(k), size=(size, h)) % k, axis=1).astype(np.intp)
     positions[:, 1:][positions[:, 1:] == positions[:, :-1]] = k
     return positions
 
@@ -154,9 +161,9 @@ def draw_bit_positions(params: Params, size: int, rng: np.random.RandomState) ->
 class RandomFilters:
     """Filters (sets of positions) that a random string can have in one cohort.
 
-    sets                  : (n, s) positions: one filter's index (s = 1), or h bits (s = h)
+    sets                  : (n, s) positions: one filter's index (s = 1), or h bits (s = h); the position k is no bit
     probabilities         : (n,) of each set; None: all equal
-    identical_probability : that a random string has the same set as a given candidate
+    identical_probability : that a random string has the same set as a given candidate, for the candidate for which it is largest
     """
 
     sets: Indices
@@ -170,14 +177,22 @@ class RandomFilters:
 
     @classmethod
     def from_params(cls, params: Params) -> RandomFilters:
-        """All sets of h of k bits; of more than 2,500 sets, 2,500 are drawn."""
+        """All sets of bits that a string can have; of more than 2,500 sets, 2,500 are drawn.
+
+        murmur3-v1 : h bits        google-md5 : d <= h bits with probability P(d) / C(k, d) each
+        """
         k, h = params.num_bits, params.num_hashes
-        number = math.comb(k, h)
-        if number <= _MAX_SETS:
-            sets = np.array(list(combinations(range(k), h)), np.intp)
-        else:
-            sets = np.argsort(seeded(0).random((_MAX_SETS, k)), axis=1)[:, :h]
-        return cls(sets, None, 1 / number)
+        chances = {
+            d: chance / math.comb(k, d)
+            for d, chance in enumerate(distinct_bit_probabilities(params), start=1)
+            if chance
+        }
+        identical = max(chances.values())
+        if sum(math.comb(k, d) for d in chances) > _MAX_SETS:
+            return cls(draw_bit_positions(params, _MAX_SETS, seeded(0)), None, identical)
+        sets = [(*bits, *[k] * (h - d)) for d in chances for bits in combinations(range(k), d)]
+        probabilities = np.repeat(list(chances.values()), [math.comb(k, d) for d in chances])
+        return cls(np.array(sets, np.intp), probabilities if len(chances) > 1 else None, identical)
 
     def collision_probability(self, cohorts: int) -> float:
         """Probability that a random string has a given candidate's set in each of so many cohorts."""
@@ -185,4 +200,4 @@ class RandomFilters:
 
     def scores(self, position_scores: Floats) -> Floats:
         """Score of each set, (n,): the sum of the scores of its positions."""
-        return np.asarray(position_scores[self.sets].sum(axis=1))
+        return np.asarray(np.append(position_scores, 0.0)[self.sets].sum(axis=1))

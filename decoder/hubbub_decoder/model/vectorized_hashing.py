@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.metrics.discovery import Discovery
+from hubbub.metrics.kinds.strings import Md5Filter
 from hubbub.metrics.params import Params
 
 _MAX_CHUNK_VALUES = 1 << 12
@@ -77,12 +78,13 @@ def _mix(word: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def _google_md5(values: Sequence[bytes], params: Params, cohorts: range) -> Positions:
-    """One byte of MD5(cohort || value) modulo k for each hash; a bit that two hashes hit counts once: (M, m, h)."""
+    """One byte of MD5(cohort || value) modulo k for each hash, two above 256 bits; a bit that two hashes hit counts once: (M, m, h)."""
     k, h = params.num_bits, params.num_hashes
+    word = np.dtype(f"<u{Md5Filter.bytes_per_hash(k)}")
     prefixes = [cohort.to_bytes(4, "big") for cohort in cohorts]
     digests = b"".join(md5(prefix + value, usedforsecurity=False).digest() for value in values for prefix in prefixes)
-    hashed = np.frombuffer(digests, np.uint8).reshape(len(values), len(prefixes), -1)[..., :h]
-    taken = np.sort(hashed.astype(np.int16) % k, axis=-1)
+    hashed = np.frombuffer(digests, word).reshape(len(values), len(prefixes), -1)[..., :h]
+    taken = np.sort((hashed % k).astype(np.int16), axis=-1)
     again = taken[..., 1:] == taken[..., :-1]
     taken[..., 1:][again] = k
     taken.sort(axis=-1)

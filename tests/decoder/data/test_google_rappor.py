@@ -18,7 +18,9 @@ from click.testing import CliRunner, Result
 from hubbub import Metric, Params
 from hubbub.cli import main
 from hubbub.summary import BitCounts, PatternCounts, Reports, read_collected, read_summary
+from hubbub_decoder import decode
 from hubbub_decoder.data.google_rappor import (
+    collected_metric,
     read_counts,
     read_map,
     read_params,
@@ -170,7 +172,11 @@ def test_client_option_rounds_f(client: str | None, f: float, tmp_path: Path) ->
         ("k,h,m,p,q,f\n8,2,4,.25,much,0\n", "line 2: q must be a number, got 'much'"),
         ("k,h,m,p,q,f\n8,2,4,.25,nan,0\n", "line 2: q must be a number, got 'nan'"),
         ("k,h,m,p,q,f\n8.5,2,4,.25,.75,0\n", "line 2: k must be a non-negative integer, got '8.5'"),
-        ("k,h,m,p,q,f\n512,2,4,.25,.75,0\n", "num_bits <= 256"),
+        ("k,h,m,p,q,f\n256,17,4,.25,.75,0\n", "google-md5 with 256 bits has at most 16 hashes, got 17"),
+        (
+            "k,h,m,p,q,f\n264,9,4,.25,.75,0\n",
+            "google-md5 with 264 bits has at most 8 hashes, got 9: each takes 2 bytes",
+        ),
     ],
 )
 def test_rejects_malformed_parameters(text: str | bytes, message: str, tmp_path: Path) -> None:
@@ -235,6 +241,74 @@ def test_rejects_malformed_maps(text: str, message: str, tmp_path: Path) -> None
 def test_rejects_malformed_reports(text: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(ForeignFileError, match=f"given.csv.*{message}"):
         list(read_reports(write_file(tmp_path, text), SMALL))
+
+
+def sizes_of_clients(rng: np.random.Generator) -> tuple[int, int, int]:
+    """Draw k, h and m that a client of google/rappor accepts.
+
+    Python's has 1 to 32 bits and any number of cohorts. That of C++ has any multiple of 8 bits and a power of two; above 256 bits a hash
+    takes two of MD5's 16 bytes. One bit is that of a boolean.
+    """
+    if rng.random() < 0.6:
+        return int(rng.integers(1, 33)), int(rng.integers(1, 17)), int(rng.integers(1, 129))
+    k = 8 * int(rng.integers(1, 129))
+    return k, int(rng.integers(1, 17 if k <= 256 else 9)), 1 << int(rng.integers(0, 8))
+
+
+def test_reports_of_every_size_are_imported_and_decoded(tmp_path: Path, unseen_seed: int) -> None:
+    """Reports by hashes and noise that share no code with the decoder: each share is within 7 standard errors, which is wrong once in 1e11."""
+    rng = np.random.default_rng(unseen_seed)
+    for k, h, m in [sizes_of_clients(rng) for _ in range(8)]:
+        p, q, f = ((0.5, 0.75, 0.25), (0.25, 0.75, 0.0), (0.75, 0.25, 0.0), (0.0, 1.0, 0.5))[rng.integers(4)]
+        names, number = ["v1", "v2", "v3"], 4000
+        value, cohort = rng.choice(4, number, p=[0.4, 0.3, 0.1, 0.2]), rng.integers(0, m, number)
+        true = np.zeros((4, m, k), bool)
+        for v, name in enumerate(names):
+            for c in range(m):
+                true[v, c, bit_positions(name.encode(), c, k, h)] = True
+        permanent = np.where(rng.random((number, k)) < f, rng.random((number, k)) < 0.5, true[value, cohort])
+        sent = rng.random((number, k)) < np.where(permanent, q, p)
+        digits = ["".join("01"[bit] for bit in row[::-1]) for row in sent]
+        reports = write_file(
+            tmp_path, "cohort,irr\n" + "".join(f"{c},{b}\n" for c, b in zip(cohort, digits, strict=True))
+        )
+        (tmp_path / "params.csv").write_text(f"k,h,m,p,q,f\n{k},{h},{m},{p},{q},{f}\n")
+        params = read_params(tmp_path / "params.csv")
+        metric = collected_metric("x", params)
+        summary = read_summary_files(metric, None, reports, params)
+        assert summary.num_reports == number
+        found = decode(summary, names if k > 1 else None)
+        shares = {name: float(np.mean(value == v)) for v, name in enumerate(names)}
+        if k == 1:
+            shares = {"true": sum(shares.values())}
+        for estimate in found:
+            if math.isfinite(estimate.std_error):
+                error = estimate.share - sum(shares[name] for name in estimate.group or (estimate.candidate,))
+                assert abs(error) <= 7 * estimate.std_error + 1e-9, (k, h, m, p, q, f, estimate)
+
+
+@pytest.mark.parametrize("given", ["--counts-file", "--reports-file"])
+@pytest.mark.parametrize("has_map", [False, True])
+def test_one_bit_is_a_boolean(given: str, has_map: bool, tmp_path: Path) -> None:
+    """128 cohorts of 100 reports with 40 ones: (2/5 - 3/8) / (5/8 - 3/8) = 10 %, with the standard error sqrt(2/5 3/5 / 12800) / (1/4) = 1.73 %."""
+    (tmp_path / "params.csv").write_text("k,h,m,p,q,f\n1,1,128,.25,.75,.5\n")
+    rows = ["100,40"] * 128 if given == "--counts-file" else ["cohort,irr"]
+    rows += [f"{c},{int(i < 40)}" for c in range(128) for i in range(100)] if given == "--reports-file" else []
+    (tmp_path / "map.csv").write_text(",".join(["TRUE", *(str(c + 1) for c in range(128))]) + "\n")
+    options: list[object] = ["--params", tmp_path / "params.csv", given, write_file(tmp_path, "\n".join(rows) + "\n")]
+    options += ["--map", tmp_path / "map.csv"] if has_map else []
+    result = imported(*options, "--out", tmp_path / "s.parquet", "--json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["kind"] == "boolean"
+    assert "has k = 1: the metric is boolean. Decode it without candidates." in result.stderr
+    decoded = json.loads(hubbub("decode", tmp_path / "s.parquet", "--target", "population", "--json").stdout)
+    (estimate,) = decoded["estimates"]
+    assert (round(estimate["share"], 9), round(estimate["std_error"], 4)) == (0.1, 0.0173)
+    refused = imported(
+        *options, "--map", tmp_path / "map.csv", "--candidates-out", tmp_path / "c", "--out", tmp_path / "s.parquet"
+    )
+    assert refused.exit_code == 1
+    assert "belongs to k = 1, a boolean, which has no candidates. Leave out --candidates-out." in refused.stderr
 
 
 def test_import_prints_the_output_file_and_how_to_decode_it(tmp_path: Path) -> None:

@@ -78,6 +78,13 @@ def test_imported_reports_are_associated(tmp_path: Path) -> None:
     assert "name and clicked depend on each other" in " ".join(shown.output.split())
 
 
+def test_a_string_of_one_bit_is_refused(tmp_path: Path) -> None:
+    params, _ = written(tmp_path, "")
+    params.write_text("k,h,m,p,q,f\n1,1,4,0.2,0.8,0.25\n")
+    with pytest.raises(ForeignFileError, match="Pass --variable name=boolean"):
+        joint_metric("assoc", VARIABLES, read_params(params))
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -6,7 +6,7 @@ import hashlib
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from hubbub.errors import DefinitionError, InvalidValueError, ParameterError
 from hubbub.hashing import murmur3_v1
@@ -24,14 +24,29 @@ from hubbub.metrics.kinds.kind import (
 )
 from hubbub.metrics.params import MAX_BITS, Params
 from hubbub.metrics.rules import check_hash_scheme
+from hubbub.text import format_count
 
 MIN_STRING_BITS = 8
+"""Smallest number of bits of a new string metric."""
+
+_MD5_BYTES = 16
 
 
 class BloomFilter(HashScheme):
-    """One bit for each of h hashes of a string."""
+    """One bit for each of h hashes of a string.
+
+    min_bits : smallest number of bits of a metric
+    """
 
     hashes_strings = True
+    min_bits: ClassVar[int]
+
+
+class Murmur3Filter(BloomFilter):
+    """Bloom filter whose h hashes have h different positions."""
+
+    name = "murmur3-v1"
+    min_bits = MIN_STRING_BITS
 
     @classmethod
     def check_sizes(cls, num_bits: int, num_hashes: int, num_cohorts: int) -> None:
@@ -42,27 +57,33 @@ class BloomFilter(HashScheme):
             )
 
 
-class Murmur3Filter(BloomFilter):
-    """Bloom filter whose h hashes have h different positions."""
-
-    name = "murmur3-v1"
-
-
 class Md5Filter(BloomFilter):
-    """Bloom filter of google/rappor, whose hashes may coincide. Only imported reports have it, and the decoder has its hashes."""
+    """Bloom filter of google/rappor, whose hashes may coincide. Only imported reports have it, and the decoder has its hashes.
+
+    It has every size that those clients accept: the limits of new definitions do not hold for reports that exist. One bit is that of a boolean.
+    """
 
     name = "google-md5"
+    min_bits = 2
     is_collectable = False
     has_varying_ones = True
 
     @classmethod
     def check_sizes(cls, num_bits: int, num_hashes: int, num_cohorts: int) -> None:
-        super().check_sizes(num_bits, num_hashes, num_cohorts)
-        if num_bits > 256 or num_hashes > 16:
+        size = cls.bytes_per_hash(num_bits)
+        if num_hashes * size > _MD5_BYTES:
             raise ParameterError(
-                f"{cls.name} uses one byte of MD5 per hash, so num_bits <= 256 and num_hashes <= 16, "
-                f"got {num_bits} and {num_hashes}; use {Murmur3Filter.name}"
+                f"{cls.name} with {num_bits} bits has at most {_MD5_BYTES // size} hashes, got {num_hashes}: each takes "
+                f"{format_count(size, 'byte')} of the {_MD5_BYTES} of MD5; check h and k"
             )
+
+    @staticmethod
+    def bytes_per_hash(num_bits: int) -> int:
+        """Return the bytes of MD5 that a hash takes, the lowest first: 1, and 2 above 256 bits.
+
+        Source: google/rappor, client/cpp/encoder.cc, MakeBloomFilter.
+        """
+        return 1 if num_bits <= 1 << 8 else 2
 
 
 _FEW_COHORTS = 4
@@ -88,11 +109,12 @@ class StringKind(BlockKind):
     value_nouns = "candidates"
 
     def __post_init__(self) -> None:
-        if not self.params.scheme.hashes_strings:
+        scheme = self.params.scheme
+        if not issubclass(scheme, BloomFilter):
             raise DefinitionError("a string metric needs a Bloom filter; use hash_scheme = 'murmur3-v1'")
-        if self.params.num_bits < MIN_STRING_BITS:
+        if self.params.num_bits < scheme.min_bits:
             raise DefinitionError(
-                f"num_bits of a string metric must be {MIN_STRING_BITS} to {MAX_BITS}, got {self.params.num_bits}"
+                f"num_bits of a string metric must be {scheme.min_bits} to {MAX_BITS}, got {self.params.num_bits}"
             )
         if not self.params.mechanism.has_independent_bits:
             raise DefinitionError("a string metric needs a mechanism whose bits are independent; use unary")

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -144,7 +144,7 @@ class RandomStringScores:
                 yield own, [scale[j] / spread * scores[:, column] for _, scores in parts]
 
         random_scores = (score / spread for score in scores)
-        filters = RandomFilters.from_params(self.mixture.params)
+        filters = replace(RandomFilters.from_params(self.mixture.params), sets=self.strings, probabilities=None)
         cohorts = int(np.count_nonzero(self.reports.shares))
         return score_candidates(estimates, errors, random_scores, leave_out, filters, cohorts)
 
