@@ -113,9 +113,11 @@ def interval_bar(bar: Bar, width: int) -> str:
 
     >>> interval_bar(Bar(low=0.3, value=0.5, high=0.7, end=1), width=10)
     '███░░|░   '
+    >>> interval_bar(Bar(low=-math.inf, value=0.5, high=math.inf, end=1), width=10)
+    '░░░░░|░░░░'
     """
     low, middle, high = (
-        min(max(round(edge / bar.end * width), 0), width) if bar.end > 0 else 0
+        round(min(max(edge, 0), bar.end) / bar.end * width) if bar.end > 0 else 0
         for edge in (bar.low, bar.value, bar.high)
     )
     cells = ["█"] * low + ["░"] * (high - low) + [" "] * (width - high)
