@@ -28,13 +28,13 @@ Ratios = dict[tuple[int, ...], Floats]
 
 
 def _size_weights(params: Params) -> Floats:
-    """Log of P(d distinct bits) / C(k, d), d = 0 .. h."""
+    """Log of P(d distinct bits) / C(k, d), d = 0 .. min(h, k)."""
     chances = [0.0, *distinct_bit_probabilities(params)]
     return np.array([math.log(p / math.comb(params.num_bits, d)) if p else -math.inf for d, p in enumerate(chances)])
 
 
 def _final_weights(params: Params, strings: int) -> Floats:
-    """Log weights of the numbers of bits of J strings, (h + 1,) * J + (1,)."""
+    """Log weights of the numbers of bits of J strings, (min(h, k) + 1,) * J + (1,)."""
     weights = _size_weights(params)
     total = np.zeros((1,))
     for _ in range(strings):
@@ -60,7 +60,7 @@ def sum_over_sets(ratios: Ratios, params: Params) -> Floats:
             unset = np.full((*sums.shape[:-2], 1, sums.shape[-1]), -np.inf)
             unset[(0,) * strings] = 0.0
             sums = np.concatenate([sums, unset], axis=-2)
-        sums = _joined(sums[..., ::2, :], sums[..., 1::2, :], params.num_hashes)
+        sums = _joined(sums[..., ::2, :], sums[..., 1::2, :], max(params.possible_ones))
     return np.asarray(logsumexp(_final_weights(params, strings) + sums[..., 0, :], axis=tuple(range(strings))))
 
 
@@ -91,7 +91,7 @@ def _joined(left: Floats, right: Floats, most: int) -> Floats:
 
 def most_probable_sets(ratios: Ratios, params: Params) -> tuple[Floats, Indices]:
     """Log weight of the most probable bits of all strings, (c,), and which string sets which bit there, (c, k, J) of 0 and 1."""
-    strings, size = len(next(iter(ratios))), params.num_hashes + 1
+    strings, size = len(next(iter(ratios))), max(params.possible_ones) + 1
     k, cohorts = next(iter(ratios.values())).shape
     options = list(ratios)
     state = np.full((size,) * strings + (cohorts,), -np.inf)

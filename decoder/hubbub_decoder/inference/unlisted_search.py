@@ -188,11 +188,11 @@ def _locate(residuals: ResidualBits, shares: tuple[float, ...], others: Others, 
 
 
 def _to_positions(chosen: Indices, params: Params) -> Indices:
-    """Positions (J, c, h) of the bits that strings set (c, k, J), k where there are fewer than h."""
-    k, h = params.num_bits, params.num_hashes
-    order = np.argsort(1 - chosen, axis=1, kind="stable")[:, :h]  # set bits come first
+    """Positions (J, c, min(h, k)) of the bits that strings set (c, k, J), k where there are fewer."""
+    k, most = params.num_bits, max(params.possible_ones)
+    order = np.argsort(1 - chosen, axis=1, kind="stable")[:, :most]  # set bits come first
     number = chosen.sum(axis=1)[:, None]
-    return np.asarray(np.where(np.arange(h)[None, :, None] < number, order, k).transpose(2, 0, 1))
+    return np.asarray(np.where(np.arange(most)[None, :, None] < number, order, k).transpose(2, 0, 1))
 
 
 def _few_wrong(probabilities: Floats) -> bool:

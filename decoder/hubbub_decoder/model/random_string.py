@@ -116,7 +116,7 @@ def filter_probabilities(params: Params) -> dict[int, float]:
 
 
 def distinct_bit_probabilities(params: Params) -> list[float]:
-    """Probabilities that a random string sets 1, 2, .., h distinct bits.
+    """Probabilities that a random string sets 1, 2, .., min(h, k) distinct bits.
 
         google-md5 : P_i(d) = P_{i-1}(d) d / k + P_{i-1}(d-1) (k-d+1) / k after i hashes      murmur3-v1 : P(h) = 1
 
@@ -125,10 +125,11 @@ def distinct_bit_probabilities(params: Params) -> list[float]:
     k, h = params.num_bits, params.num_hashes
     if params.hash_scheme != "google-md5":
         return [0.0] * (h - 1) + [1.0]
-    distinct = [0.0] * h
+    most = min(h, k)
+    distinct = [0.0] * most
     distinct[0] = 1.0
     for _ in range(h - 1):
-        distinct = [distinct[d] * (d + 1) / k + (distinct[d - 1] * (k - d) / k if d else 0) for d in range(h)]
+        distinct = [distinct[d] * (d + 1) / k + (distinct[d - 1] * (k - d) / k if d else 0) for d in range(most)]
     return distinct
 
 
