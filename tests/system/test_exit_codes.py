@@ -81,7 +81,7 @@ class Row:
 
 ADAPTER = f"{sys.executable} unknown.py"
 TABLE = [
-    Row("associate dark.parquet", "individual reports", LESS, "the file contains bit-counts, not reports"),
+    Row("associate dark.parquet", "individual reports", LESS, "counts of bits do not show which values came together"),
     Row("associate page.parquet none.parquet", "a second file is no argument", USAGE, "unexpected extra argument"),
     Row("audit metrics.toml dark nosuch", "a metric", LESS, "has no metric 'nosuch'"),
     Row("audit metrics.toml dark --trials 100 --command false", "reports of the client", LESS, "dark could not be audited: "),
@@ -125,6 +125,8 @@ TABLE = [
     Row("fold metrics.toml damaged_segments", "a damaged segment", LESS, "1 of 2 folders failed: page 2024-06-15: "),
     Row("import google-rappor --params none.csv --counts-file none.csv --out i.parquet", "a file", LESS, "none.csv cannot be read"),
     Row("import google-rappor --params {google}/params.csv --counts-file short.csv --out i.parquet", "rows", LESS, "short.csv"),
+    Row("import google-rappor --params p.csv --reports-file bad.csv --out i.parquet", "a row", LESS, "Pass --drop-invalid-rows"),
+    Row("import google-rappor --params p.csv --reports-file bad.csv --out i.parquet --drop-invalid-rows", "", DONE, "left out of bad.csv: 1 row with invalid bits"),
     Row("inspect state", "", DONE, ""),
     Row("inspect damaged_state", "damaged records", LESS, "damaged: the epsilon, reports and uploads in them are lost"),
     Row("inspect damaged_state --json", "damaged records in JSON", LESS, "damaged: the epsilon, reports and uploads in them are lost"),
@@ -154,6 +156,8 @@ TABLE = [
     Row("simulate metrics.toml dark --population none.csv --out d.parquet", "a population", LESS, "none.csv"),
     Row("simulate metrics.toml dark --reports 9 --distribution uniform --values 7 --out d.parquet", "an effect of --values", LESS, "--values"),
     Row("simulate metrics.toml dark --reports 9 --distribution uniform --out d.parquet --truth-out none/t.csv", "a second file", LESS, "none"),
+    Row("survey none.csv --design warner=.7", "a file", LESS, "none.csv cannot be read"),
+    Row("survey short.csv --design warner=.7", "columns", LESS, "short.csv: line 1 must name the columns"),
     Row("token revoke nosuch --database reports.db", "a token", LESS, "nosuch"),
     Row("token rotate nosuch --database reports.db", "a token", LESS, "nosuch"),
     Row("token create old --scope read --database reports.db", "a free name", LESS, "exists already"),
@@ -213,6 +217,8 @@ def write_files(root: Path) -> None:
         (root / file).write_text("v1\nv2\n")
     for file in ("damaged.parquet", "damaged.db", "kept.db", "short.csv"):
         (root / file).write_text("damaged")
+    (root / "p.csv").write_text("k,h,m,p,q,f\n8,2,4,.25,.75,.5\n")
+    (root / "bad.csv").write_text("client,cohort,bloom,irr\nc1,0,,00000011\nc0,0,,0\n")
     (root / "unknown.py").write_text("import sys\nfor _ in sys.stdin:\n    print('{\"unknown\": true}', flush=True)\n")
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -14,6 +16,9 @@ from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import Params
 from hubbub.text import format_count
 from hubbub.wire.batch import Report
+
+NO_ROWS: Mapping[str, int] = MappingProxyType({})
+"""No rows of a file, by reason."""
 
 
 class ReportData(ABC):
@@ -30,12 +35,15 @@ class ReportData(ABC):
     closed
         Whether the aggregator had closed all periods when it counted, so that no report of them is missing or can come.
         False for `Reports`: an aggregator may retain a part of them.
+    dropped_rows
+        Rows of another collector's file that `hubbub import` left out, by reason. Empty: none.
     """
 
     metric: Metric
     periods: tuple[str, ...]
     implausible_rejected: bool
     closed: bool = False
+    dropped_rows: Mapping[str, int]
     arrays: ClassVar[tuple[str, ...]]
     """Names of the array fields."""
 
@@ -46,18 +54,23 @@ class ReportData(ABC):
         implausible_rejected: bool,
         *,
         closed: bool = False,
+        dropped_rows: Mapping[str, int] = NO_ROWS,
         **arrays: NDArray[Any] | None,
     ) -> None:
-        """Set the checked fields of a frozen dataclass; raises SummaryError for periods that are no printable texts."""
+        """Set the checked fields of a frozen dataclass; raises SummaryError for periods that are no printable texts, and for rows that are no numbers."""
         given = list(periods)
         wrong = [period for period in given if not isinstance(period, str) or not period.isprintable()]
         if wrong:
             raise SummaryError(f"periods must be days such as 2026-03-02, got {wrong[0]!r}")
+        for reason, rows in dropped_rows.items():
+            if not isinstance(reason, str) or type(rows) is not int or rows < 1:
+                raise SummaryError(f"dropped_rows must be numbers of rows by reason, got {rows!r} for {reason!r}")
         fields = {
             "metric": metric,
             "periods": tuple(sorted(set(given))),
             "implausible_rejected": implausible_rejected,
             "closed": closed,
+            "dropped_rows": dict(dropped_rows),
             **arrays,
         }
         for name, value in fields.items():
@@ -125,7 +138,7 @@ class ReportData(ABC):
         return cls.from_rows(metric, b"", b"")
 
     def _merged_fields(self, other: Self) -> dict[str, Any]:
-        """Return metric, periods and implausible_rejected of a sum; raises SummaryError for different definitions.
+        """Return the fields of a sum that are no arrays, without `closed`; raises SummaryError for different definitions.
 
         The sum over values of a group is of the metric without a value.
         """
@@ -141,6 +154,7 @@ class ReportData(ABC):
             "metric": metric,
             "periods": (*self.periods, *other.periods),
             "implausible_rejected": self.implausible_rejected or other.implausible_rejected,
+            "dropped_rows": Counter(self.dropped_rows) + Counter(other.dropped_rows),
         }
 
     @property
@@ -159,6 +173,7 @@ class ReportData(ABC):
             and self.periods == other.periods
             and self.implausible_rejected == other.implausible_rejected
             and self.closed == other.closed
+            and self.dropped_rows == other.dropped_rows
             and all(np.array_equal(getattr(self, name), getattr(other, name)) for name in self.arrays)
         )
 

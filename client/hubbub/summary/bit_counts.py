@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from hubbub.errors import SummaryError
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import Params
-from hubbub.summary.base import ByteData, ReportData, check_counts, metric_or_unnamed, part_of, view_rows
+from hubbub.summary.base import NO_ROWS, ByteData, ReportData, check_counts, metric_or_unnamed, part_of, view_rows
 from hubbub.summary.counting import CountProfile, count_bits, count_ones
 
 
@@ -35,6 +35,8 @@ class BitCounts(ReportData):
         Whether the aggregator rejected reports with an implausible number of ones.
     closed
         Whether the aggregator had closed all periods when it counted, so that no report of them is missing or can come.
+    dropped_rows
+        Rows of another collector's file that `hubbub import` left out, by reason. Empty: none.
 
     Raises
     ------
@@ -55,6 +57,7 @@ class BitCounts(ReportData):
     ones_histogram: NDArray[np.int64] | None = None
     implausible_rejected: bool = False
     closed: bool = False
+    dropped_rows: Mapping[str, int] = field(default_factory=dict)
     arrays = ("reports", "ones", "ones_histogram")
 
     def __init__(
@@ -67,6 +70,7 @@ class BitCounts(ReportData):
         *,
         implausible_rejected: bool = False,
         closed: bool = False,
+        dropped_rows: Mapping[str, int] = NO_ROWS,
     ) -> None:
         metric = metric_or_unnamed(metric)
         m, k = metric.num_cohorts, metric.num_bits
@@ -75,6 +79,7 @@ class BitCounts(ReportData):
             periods,
             implausible_rejected,
             closed=closed,
+            dropped_rows=dropped_rows,
             reports=check_counts("reports", reports, (m,)),
             ones=check_counts("ones", ones, (m, k)),
             ones_histogram=None if ones_histogram is None else check_counts("ones_histogram", ones_histogram, (k + 1,)),
@@ -141,7 +146,13 @@ class BitCounts(ReportData):
         if metric.num_cohorts == 1:
             ones, reports = ones.sum(axis=0, keepdims=True), reports.sum(keepdims=True)
         return BitCounts(
-            metric, reports, ones, self.periods, implausible_rejected=self.implausible_rejected, closed=self.closed
+            metric,
+            reports,
+            ones,
+            self.periods,
+            implausible_rejected=self.implausible_rejected,
+            closed=self.closed,
+            dropped_rows=self.dropped_rows,
         )
 
     def count_profile(self) -> CountProfile:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from hubbub.errors import SummaryError
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import Params
-from hubbub.summary.base import ByteData, ReportData, check_counts, metric_or_unnamed, view_rows
+from hubbub.summary.base import NO_ROWS, ByteData, ReportData, check_counts, metric_or_unnamed, view_rows
 from hubbub.summary.bit_counts import BitCounts
 from hubbub.summary.counting import CountProfile, count_patterns
 
@@ -34,6 +34,8 @@ class PatternCounts(ReportData):
         Whether the aggregator rejected reports with an implausible number of ones.
     closed
         Whether the aggregator had closed all periods when it counted, so that no report of them is missing or can come.
+    dropped_rows
+        Rows of another collector's file that `hubbub import` left out, by reason. Empty: none.
 
     Raises
     ------
@@ -46,6 +48,7 @@ class PatternCounts(ReportData):
     periods: tuple[str, ...] = ()
     implausible_rejected: bool = False
     closed: bool = False
+    dropped_rows: Mapping[str, int] = field(default_factory=dict)
     arrays = ("counts",)
 
     def __init__(
@@ -56,11 +59,14 @@ class PatternCounts(ReportData):
         *,
         implausible_rejected: bool = False,
         closed: bool = False,
+        dropped_rows: Mapping[str, int] = NO_ROWS,
     ) -> None:
         metric = metric_or_unnamed(metric)
         _check_num_bits(metric)
         checked = check_counts("counts", counts, (metric.num_cohorts, 1 << metric.num_bits))
-        self._set_fields(metric, periods, implausible_rejected, closed=closed, counts=checked)
+        self._set_fields(
+            metric, periods, implausible_rejected, closed=closed, dropped_rows=dropped_rows, counts=checked
+        )
 
     @classmethod
     def from_rows(
@@ -95,6 +101,7 @@ class PatternCounts(ReportData):
             profile.ones_histogram,
             implausible_rejected=self.implausible_rejected,
             closed=self.closed,
+            dropped_rows=self.dropped_rows,
         )
 
     def part(self, name: str) -> BitCounts:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import reduce
 from operator import add
@@ -26,7 +26,7 @@ from hubbub.files.complete_file import replace_when_complete
 from hubbub.files.regular_files import open_regular
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import Params
-from hubbub.summary.base import check_report_rows, describe_reports, metric_or_unnamed
+from hubbub.summary.base import NO_ROWS, check_report_rows, describe_reports, metric_or_unnamed
 from hubbub.summary.bit_counts import BitCounts
 from hubbub.summary.pattern_counts import PatternCounts
 from hubbub.summary.reports import Reports
@@ -56,6 +56,8 @@ class ReportWriter:
         First days of the periods. Empty: they are unknown.
     implausible_rejected
         Whether the aggregator rejected reports with an implausible number of ones.
+    dropped_rows
+        Rows of another collector's file that `hubbub import` left out, by reason. Empty: none.
 
     Raises
     ------
@@ -79,6 +81,7 @@ class ReportWriter:
         periods: Iterable[str] = (),
         *,
         implausible_rejected: bool = False,
+        dropped_rows: Mapping[str, int] = NO_ROWS,
     ) -> None:
         self._metric = metric_or_unnamed(metric)
         metadata = {
@@ -86,6 +89,7 @@ class ReportWriter:
             "counts": KIND,
             "periods": sorted(set(periods)),
             "implausible_rejected": implausible_rejected,
+            "dropped_rows": dict(dropped_rows),
             "metric": self._metric.to_dict(),
         }
         self._schema = _schema(self._metric).with_metadata({"hubbub": json.dumps(metadata)})
@@ -145,6 +149,8 @@ class ReportFile:
         First days of the periods. Empty: they are unknown.
     implausible_rejected
         Whether the aggregator rejected reports with an implausible number of ones.
+    dropped_rows
+        Rows of another collector's file that `hubbub import` left out, by reason. Empty: none.
     num_reports
         Number of reports.
 
@@ -157,6 +163,7 @@ class ReportFile:
     metric: Metric
     periods: tuple[str, ...]
     implausible_rejected: bool
+    dropped_rows: Mapping[str, int]
     num_reports: int
 
     def __init__(self, source: str | Path | IO[bytes]) -> None:
@@ -178,6 +185,7 @@ class ReportFile:
             self.metric = Metric.from_dict(metadata["metric"])
             self.periods = tuple(sorted(set(map(str, metadata["periods"]))))
             self.implausible_rejected = bool(metadata.get("implausible_rejected", False))
+            self.dropped_rows = dict(metadata.get("dropped_rows", {}))
             if not self._file.schema_arrow.equals(_schema(self.metric)):
                 columns = ", ".join(f"{field.name} ({field.type})" for field in self._file.schema_arrow)
                 raise SummaryError(
@@ -224,9 +232,9 @@ class ReportFile:
         blocks = list(self.blocks())
         if not blocks:
             none = np.empty((0, self.metric.row_bytes), np.uint8)
-            return Reports(self.metric, [], none, self.periods, implausible_rejected=self.implausible_rejected)
+            return self._reports([], none, self.dropped_rows)
         cohorts, rows = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
-        return Reports(self.metric, cohorts, rows, self.periods, implausible_rejected=self.implausible_rejected)
+        return self._reports(cohorts, rows, self.dropped_rows)
 
     def bit_counts(self) -> BitCounts:
         """Return the bit counts, with one block in memory at a time.
@@ -254,9 +262,16 @@ class ReportFile:
         return reduce(add, (part.pattern_counts() for part in self._parts()), PatternCounts.empty(self.metric))
 
     def _parts(self) -> Iterator[Reports]:
-        return (
-            Reports(self.metric, *block, self.periods, implausible_rejected=self.implausible_rejected)
-            for block in self.blocks()
+        return (self._reports(*block, {} if n else self.dropped_rows) for n, block in enumerate(self.blocks()))
+
+    def _reports(self, cohorts: ArrayLike, rows: ArrayLike, dropped_rows: Mapping[str, int]) -> Reports:
+        return Reports(
+            self.metric,
+            cohorts,
+            rows,
+            self.periods,
+            implausible_rejected=self.implausible_rejected,
+            dropped_rows=dropped_rows,
         )
 
 
@@ -363,7 +378,11 @@ def reports_from_bytes(data: bytes) -> Reports:
 
 def _write(reports: Reports, sink: IO[bytes]) -> None:
     with ReportWriter(
-        sink, reports.metric, reports.periods, implausible_rejected=reports.implausible_rejected
+        sink,
+        reports.metric,
+        reports.periods,
+        implausible_rejected=reports.implausible_rejected,
+        dropped_rows=reports.dropped_rows,
     ) as writer:
         writer.write(reports.cohorts, reports.rows)
 

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import Params
-from hubbub.summary.base import ByteData, ReportData, check_report_rows, metric_or_unnamed, part_of, view_rows
+from hubbub.summary.base import NO_ROWS, ByteData, ReportData, check_report_rows, metric_or_unnamed, part_of, view_rows
 from hubbub.summary.bit_counts import BitCounts
 from hubbub.summary.counting import count_bits, count_ones, count_patterns
 from hubbub.summary.pattern_counts import PatternCounts
+
+
+class _Kept(TypedDict):
+    implausible_rejected: bool
+    dropped_rows: Mapping[str, int]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -32,6 +38,8 @@ class Reports(ReportData):
         First days of the periods, sorted. Empty: they are unknown.
     implausible_rejected
         Whether the aggregator rejected reports with an implausible number of ones.
+    dropped_rows
+        Rows of another collector's file that `hubbub import` left out, by reason. Empty: none.
 
     Raises
     ------
@@ -50,6 +58,7 @@ class Reports(ReportData):
     rows: NDArray[np.uint8]
     periods: tuple[str, ...] = ()
     implausible_rejected: bool = False
+    dropped_rows: Mapping[str, int] = field(default_factory=dict)
     arrays = ("cohorts", "rows")
 
     def __init__(
@@ -60,10 +69,18 @@ class Reports(ReportData):
         periods: Iterable[str] = (),
         *,
         implausible_rejected: bool = False,
+        dropped_rows: Mapping[str, int] = NO_ROWS,
     ) -> None:
         metric = metric_or_unnamed(metric)
         checked_cohorts, checked_rows = check_report_rows(metric, cohorts, rows)
-        self._set_fields(metric, periods, implausible_rejected, cohorts=checked_cohorts, rows=checked_rows)
+        self._set_fields(
+            metric,
+            periods,
+            implausible_rejected,
+            dropped_rows=dropped_rows,
+            cohorts=checked_cohorts,
+            rows=checked_rows,
+        )
 
     @classmethod
     def from_rows(
@@ -106,7 +123,7 @@ class Reports(ReportData):
         metric, start = part_of(self.metric, name)
         cohorts = self.cohorts if metric.num_cohorts > 1 else np.zeros_like(self.cohorts)
         rows = _bit_range(self.rows, start, metric.num_bits)
-        return Reports(metric, cohorts, rows, self.periods, implausible_rejected=self.implausible_rejected)
+        return Reports(metric, cohorts, rows, self.periods, **self._kept)
 
     def bit_counts(self) -> BitCounts:
         """Return the bit counts of the reports.
@@ -122,7 +139,7 @@ class Reports(ReportData):
             *counts,
             self.periods,
             count_ones(self.rows, self.metric.num_bits),
-            implausible_rejected=self.implausible_rejected,
+            **self._kept,
         )
 
     def pattern_counts(self) -> PatternCounts:
@@ -140,7 +157,12 @@ class Reports(ReportData):
         """
         empty = PatternCounts.empty(self.metric)  # raises SummaryError if k > 16
         counts = count_patterns(self.cohorts, self.rows, empty.metric.num_cohorts, empty.metric.num_bits)
-        return PatternCounts(empty.metric, counts, self.periods, implausible_rejected=self.implausible_rejected)
+        return PatternCounts(empty.metric, counts, self.periods, **self._kept)
+
+    @property
+    def _kept(self) -> _Kept:
+        """What a part or the counts of the reports say of how they were collected."""
+        return {"implausible_rejected": self.implausible_rejected, "dropped_rows": self.dropped_rows}
 
     def __add__(self, other: Reports) -> Reports:
         merged = self._merged_fields(other)

@@ -2,7 +2,7 @@
 
 Bit counts: one row per cohort with the columns `cohort`, `reports`, `ones` (k numbers). Pattern counts: one row per pattern that
 occurred, with the columns `cohort`, `pattern`, `count`. The schema metadata `hubbub` is JSON: `format`, `counts` (kind), `num_reports`,
-`metric`, `periods`, `implausible_rejected`, `closed`, and for bit counts `ones_histogram` if known.
+`metric`, `periods`, `implausible_rejected`, `closed`, `dropped_rows`, and for bit counts `ones_histogram` if known.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -32,6 +32,14 @@ Summary = BitCounts | PatternCounts
 
 FORMAT = "hubbub-summary/1"
 CONTENT_TYPE = "application/vnd.apache.parquet"
+
+
+class _Collected(TypedDict):
+    """What a summary says of how its reports were collected."""
+
+    implausible_rejected: bool
+    closed: bool
+    dropped_rows: Mapping[str, int]
 
 
 _MAX_BYTES = 1 << 30
@@ -124,6 +132,7 @@ def summary_to_bytes(summary: Summary) -> bytes:
         "periods": list(summary.periods),
         "implausible_rejected": summary.implausible_rejected,
         "closed": summary.closed,
+        "dropped_rows": dict(summary.dropped_rows),
         "metric": summary.metric.to_dict(),
     }
     if isinstance(summary, BitCounts) and summary.ones_histogram is not None:
@@ -173,12 +182,16 @@ def _read(data: bytes) -> Summary:
             )
         metric = Metric.from_dict(metadata["metric"])
         periods = tuple(metadata["periods"])
-        flags = {name: bool(metadata.get(name, False)) for name in ("implausible_rejected", "closed")}
+        collected = _Collected(
+            implausible_rejected=bool(metadata.get("implausible_rejected", False)),
+            closed=bool(metadata.get("closed", False)),
+            dropped_rows=dict(metadata.get("dropped_rows", {})),
+        )
         match metadata["counts"]:
             case "bit-counts":
-                return _read_bits(metric, table, periods, metadata.get("ones_histogram"), flags)
+                return _read_bits(metric, table, periods, metadata.get("ones_histogram"), collected)
             case "pattern-counts":
-                return _read_patterns(metric, table, periods, flags)
+                return _read_patterns(metric, table, periods, collected)
             case "reports":
                 raise SummaryError("the file contains reports, not a summary: use read_reports")
             case counts:
@@ -222,12 +235,12 @@ def _read_bits(
     table: pa.Table,
     periods: tuple[str, ...],
     ones_histogram: list[int] | None,
-    flags: Mapping[str, bool],
+    collected: _Collected,
 ) -> BitCounts:
     if table["cohort"].to_pylist() != list(range(metric.num_cohorts)):
         raise SummaryError(f"{metric.name}: the file must have one row for each of {metric.num_cohorts} cohorts")
     ones = np.array(table["ones"].to_pylist(), np.int64)
-    return BitCounts(metric, table["reports"].to_numpy(), ones, periods, ones_histogram, **flags)
+    return BitCounts(metric, table["reports"].to_numpy(), ones, periods, ones_histogram, **collected)
 
 
 def _pattern_columns(summary: PatternCounts) -> dict[str, Any]:
@@ -239,12 +252,10 @@ def _pattern_columns(summary: PatternCounts) -> dict[str, Any]:
     }
 
 
-def _read_patterns(
-    metric: Metric, table: pa.Table, periods: tuple[str, ...], flags: Mapping[str, bool]
-) -> PatternCounts:
+def _read_patterns(metric: Metric, table: pa.Table, periods: tuple[str, ...], collected: _Collected) -> PatternCounts:
     counts = np.zeros_like(PatternCounts.empty(metric).counts)
     cohort, pattern = table["cohort"].to_numpy(), table["pattern"].to_numpy()
     if len(cohort) and (cohort.min() < 0 or pattern.min() < 0):
         raise SummaryError(f"{metric.name}: cohorts and patterns must not be negative")
     np.add.at(counts, (cohort, pattern), table["count"].to_numpy())
-    return PatternCounts(metric, counts, periods, **flags)
+    return PatternCounts(metric, counts, periods, **collected)

@@ -20,11 +20,13 @@ from hubbub_decoder.association.joint_shares import JointShares
 from hubbub_decoder.association.margins import MarginFit, outer
 from hubbub_decoder.blas_threads import one_blas_thread
 from hubbub_decoder.documents.document import Column, Document, Row, Shade, Table, check_top
+from hubbub_decoder.documents.finding import Finding
 from hubbub_decoder.model.distributions import norm
 from hubbub_decoder.options import IntervalFields, read_options
 from hubbub_decoder.result import Result
 from hubbub_decoder.results.estimates import share_text, short_names
 from hubbub_decoder.results.table_result import TableResult
+from hubbub_decoder.results.warnings import dropped_rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -123,6 +125,8 @@ class Association(TableResult[Cell]):
         For three parts, the associations of the first and second, the first and third, and the second and third part.
         The hypothesis of each test is that these two parts are independent, whatever the other part is. Empty for two
         parts.
+    warnings
+        What the reader has to know, such as rows that were left out of the reports.
     """
 
     metric: Metric
@@ -134,6 +138,7 @@ class Association(TableResult[Cell]):
     joint: JointShares
     test: IndependenceTest
     pairs: tuple[Association, ...] = ()
+    warnings: tuple[Finding, ...] = ()
 
     def __repr__(self) -> str:
         return (
@@ -216,6 +221,7 @@ class Association(TableResult[Cell]):
                     for part, names, fit in zip(self.parts, self.names, self.margins, strict=True)
                 },
                 "pairs": [pair.to_dict() for pair in self.pairs],
+                "warnings": self.warnings,
             }
         )
         return about
@@ -236,7 +242,7 @@ class Association(TableResult[Cell]):
         Returns
         -------
         Document
-            Headline, table and lines.
+            Headline, table, lines and warnings.
         """
         check_top(top)
         shown = Conditionals.of_association(self, everything=everything)
@@ -257,7 +263,7 @@ class Association(TableResult[Cell]):
             lines.append(
                 f"{hidden[0]} rows and {hidden[1]} columns are not shown; --out and --json have all combinations"
             )
-        return Document("", shown.table(num_rows, num_columns), tuple(lines))
+        return Document("", shown.table(num_rows, num_columns), tuple(lines), self.warnings)
 
     def plot(self, ax: Axes | Figure | None = None, *, top: int | None = None, everything: bool = False) -> Axes:
         """Draw the guessed share of each value of the last part, for each combination of the others.
@@ -338,7 +344,7 @@ def associate(
     pairs = (
         tuple(_association(fit, pair, ()) for pair in itertools.combinations(indices, 2)) if len(indices) > 2 else ()
     )
-    return _association(fit, indices, pairs)
+    return replace(_association(fit, indices, pairs), warnings=tuple(dropped_rows(reports)))
 
 
 def _association(fit: PartsFit, parts: tuple[int, ...], pairs: tuple[Association, ...]) -> Association:

@@ -61,7 +61,7 @@ def command(
     """
     from rich.console import Console
 
-    from hubbub.summary import read_reports
+    from hubbub.summary import read_collected
     from hubbub_decoder.association.association import associate
     from hubbub_decoder.data.candidates import read_candidates
     from hubbub_decoder.data.output_files import check_result_paths
@@ -72,7 +72,7 @@ def command(
     stderr = Console(stderr=True)
     with elapsed_time(stderr) as show_stage:
         show_stage("reading")
-        reports = read_reports(reports_path)
+        reports = read_collected(reports_path)
         show_stage(f"associating {reports.num_reports:,} reports")
         found = associate(
             reports,

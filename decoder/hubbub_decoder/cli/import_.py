@@ -11,6 +11,11 @@ from hubbub.cli.output import PATH, json_option, print_json
 from hubbub_decoder.cli.shared import print_message
 
 if TYPE_CHECKING:
+    from collections import Counter
+
+    from rich.console import Console
+
+    from hubbub.metrics.metric import Metric
     from hubbub.metrics.params import Params
     from hubbub.summary import Summary
     from hubbub_decoder.data.google_rappor import CandidateMap
@@ -65,6 +70,12 @@ def command() -> None:
     metavar="NAME=TYPE",
     help="Column of --reports-file with a variable, string or boolean. Repeat it for a joint metric; read it with hubbub associate.",
 )
+@click.option(
+    "--drop-invalid-rows",
+    is_flag=True,
+    help="Leave out the rows of --reports-file that are no reports. They are counted by reason, and each result says how many there were. "
+    "Default: such a row ends the command.",
+)
 @click.option("--candidates-out", type=PATH, help="Also write the candidates of the map to this file, one per line.")
 @json_option
 def google_rappor(
@@ -76,6 +87,7 @@ def google_rappor(
     client: str | None,
     out: Path,
     variables: tuple[str, ...],
+    drop_invalid_rows: bool,
     candidates_out: Path | None,
     as_json: bool,
 ) -> None:
@@ -89,6 +101,7 @@ def google_rappor(
     Example:
       hubbub import google-rappor --params params.csv --counts-file counts.csv --map map.csv --out summary.parquet
     """
+    from collections import Counter
     from dataclasses import asdict
 
     from rich.console import Console
@@ -100,11 +113,17 @@ def google_rappor(
 
     if counts_path is None and reports_path is None:
         raise click.UsageError("Pass --counts-file or --reports-file.")
+    if drop_invalid_rows and reports_path is None:
+        raise click.UsageError(
+            "--drop-invalid-rows needs --reports-file: a line of --counts-file is a whole cohort. Repair it, or leave the option out."
+        )
+    dropped_rows = Counter[str]() if drop_invalid_rows else None
     if variables:
         if reports_path is None or (counts_path, map_path, candidates_out) != (None, None, None):
             message = "--variable needs --reports-file, and excludes --counts-file, --map and --candidates-out."
             raise click.UsageError(message)
-        _import_joint(params_path, reports_path, name, client, out, variables, as_json=as_json)
+        metric = _joint_metric(params_path, name, client, variables)
+        _import_joint(metric, reports_path, out, dropped_rows, as_json=as_json)
         return
     if candidates_out is not None and map_path is None:
         raise click.UsageError("--candidates-out requires --map.")
@@ -116,16 +135,17 @@ def google_rappor(
         params = read_params(params_path, client)
         known = None if map_path is None else read_map(map_path, params)
         metric = collected_metric(name, params, known)
-        summary = read_summary_files(metric, counts_path, reports_path, params)
+        summary = read_summary_files(metric, counts_path, reports_path, params, dropped_rows)
         if summary.num_reports == 0:
             raise ForeignFileError(
-                f"{counts_path or reports_path} has no reports. Check that it was written completely."
+                f"{counts_path or reports_path} has no {'valid ' if dropped_rows else ''}reports. Check that it was written completely."
             )
         if known is not None and candidates_out is not None:
             _write_names(known, map_path, candidates_out)
         _write_collected(summary, reports_path, params, out)
     written = " and ".join(str(path) for path in (out, candidates_out) if path is not None)
     print_message(stderr, f"wrote {written}: {format_count(summary.num_reports, 'report')}")
+    _print_dropped(stderr, reports_path, dropped_rows)
     warnings = _swapped_probabilities(params_path, params)
     for warning in warnings:
         print_message(stderr, warning.line)
@@ -146,6 +166,7 @@ def google_rappor(
             "metric": name,
             "kind": str(metric.kind),
             "num_reports": summary.num_reports,
+            "dropped_rows": dict(summary.dropped_rows),
             "map_is_google_md5": None if known is None else known.is_google_md5,
             "warnings": [asdict(warning) for warning in warnings],
         }
@@ -171,12 +192,15 @@ def _write_names(known: CandidateMap, map_path: Path | None, path: Path) -> None
 
 def _write_collected(summary: Summary, reports_path: Path | None, params: Params, out: Path) -> None:
     """Write the summary, or the reports themselves if they have too many bits for pattern counts and are more precise than it."""
+    from collections import Counter
+
     from hubbub.summary import BitCounts
     from hubbub_decoder.data.google_rappor import read_reports
     from hubbub_decoder.data.output_files import write_report_file, write_summary_file
 
     if reports_path is not None and summary.metric.kind.needs_candidates and isinstance(summary, BitCounts):
-        write_report_file(summary.metric, read_reports(reports_path, params), out)
+        blocks = read_reports(reports_path, params, Counter() if summary.dropped_rows else None)
+        write_report_file(summary.metric, blocks, out, dropped_rows=summary.dropped_rows)
     else:
         write_summary_file(summary, out)
 
@@ -192,24 +216,18 @@ def _swapped_probabilities(path: Path, params: Params) -> list[Finding]:
     return [Finding("swapped_probabilities", text, "Check them against the clients' parameters.", Severity.PROBLEM)]
 
 
-def _import_joint(
-    params_path: Path,
-    reports_path: Path,
-    name: str,
-    client: str | None,
-    out: Path,
-    variables: tuple[str, ...],
-    *,
-    as_json: bool,
-) -> None:
-    """Write the reports of several variables as reports of a joint metric."""
-    from rich.console import Console
+def _print_dropped(stderr: Console, reports_path: Path | None, dropped_rows: Counter[str] | None) -> None:
+    """Print the numbers of rows that were left out, if they were asked for."""
+    from hubbub_decoder.results.warnings import rows_by_reason
 
-    from hubbub.summary import write_reports
-    from hubbub.text import format_count
+    if dropped_rows is not None:
+        print_message(stderr, f"left out of {reports_path}: {rows_by_reason(dropped_rows)}")
+
+
+def _joint_metric(params_path: Path, name: str, client: str | None, variables: tuple[str, ...]) -> Metric:
+    """Return the metric of the variables NAME=TYPE."""
     from hubbub_decoder.data.google_rappor import read_params
-    from hubbub_decoder.data.google_rappor_joint import VARIABLE_TYPES, joint_metric, read_joint_reports
-    from hubbub_decoder.data.output_files import check_parquet_path
+    from hubbub_decoder.data.google_rappor_joint import VARIABLE_TYPES, joint_metric
 
     types = {}
     for text in variables:
@@ -217,11 +235,27 @@ def _import_joint(
         if kind not in VARIABLE_TYPES:
             raise click.UsageError(f"--variable must be NAME=string or NAME=boolean, got {text!r}.")
         types[variable] = kind
+    return joint_metric(name, types, read_params(params_path, client))
+
+
+def _import_joint(
+    metric: Metric, reports_path: Path, out: Path, dropped_rows: Counter[str] | None, *, as_json: bool
+) -> None:
+    """Write the reports of several variables as reports of a joint metric."""
+    from rich.console import Console
+
+    from hubbub.summary import write_reports
+    from hubbub.text import format_count
+    from hubbub_decoder.data.google_rappor_joint import read_joint_reports
+    from hubbub_decoder.data.output_files import check_parquet_path
+
     check_parquet_path(out)
     stderr = Console(stderr=True)
     with stderr.status("importing ..."):
-        reports = read_joint_reports(reports_path, joint_metric(name, types, read_params(params_path, client)))
+        reports = read_joint_reports(reports_path, metric, dropped_rows)
         write_reports(reports, out)
     print_message(stderr, f"wrote {out}: {format_count(reports.num_reports, 'report')}")
+    _print_dropped(stderr, reports_path, dropped_rows)
     if as_json:
-        print_json({"out": str(out), "metric": name, "kind": "joint", "num_reports": reports.num_reports})
+        result = {"out": str(out), "metric": metric.name, "kind": "joint", "num_reports": reports.num_reports}
+        print_json({**result, "dropped_rows": dict(reports.dropped_rows)})

@@ -8,18 +8,25 @@ File formats:
              fewer (or empty cells, or repeated positions) if hashes coincide
     reports  header with the columns cohort and irr; irr is a string of 0 and 1, bit k - 1 first
 
+Cells may also be separated by semicolons or tabs, and each file may be compressed by gzip.
+
 Source: google/rappor, analysis/R/read_input.R, bin/sum_bits.py, bin/hash_candidates.py, tests/rappor_sim.py.
 """
 
 from __future__ import annotations
 
 import csv
+import gzip
+import io
 import math
-from collections.abc import Iterable, Iterator
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,6 +90,11 @@ def read_counts(path: str | Path, params: Params) -> tuple[NDArray[np.int64], ND
                     f"{path}: line {line} has {table[row, 1:].max()} ones of bit {table[row, 1:].argmax()}, but only "
                     f"{table[row, 0]} reports. The first column must be the number of reports."
                 )
+    if row + 1 > m and (row + 1) % m == 0:
+        raise ForeignFileError(
+            f"{path}: has {row + 1} lines, {(row + 1) // m} for each of m = {m} cohorts. If the clients have {row + 1} cohorts, write m = {row + 1} in the "
+            "parameters. If it is several tables in one file, such as one a day, import each by itself: `hubbub decode` adds them up."
+        )
     if row + 1 != m:
         raise ForeignFileError(
             f"{path}: must have one line for each of m = {m} cohorts, got {row + 1}. Check that the counts belong to these parameters."
@@ -176,19 +188,25 @@ def read_map(path: str | Path, params: Params) -> CandidateMap:
 
 
 def read_summary_files(
-    metric: Metric, counts: str | Path | None, reports: str | Path | None, written: Params | None = None
+    metric: Metric,
+    counts: str | Path | None,
+    reports: str | Path | None,
+    written: Params | None = None,
+    dropped_rows: Counter[str] | None = None,
 ) -> Summary:
     """Read the summary of a counts file, a reports file, or both; raises ForeignFileError if both disagree.
 
-    written : parameters of the files; None: the metric's. Their cohorts are added up if the metric has a single cohort.
+    written      : parameters of the files; None: the metric's. Their cohorts are added up if the metric has a single cohort.
+    dropped_rows : counts the invalid rows of the reports that are left out, by reason; None: such a row is an error
     returns : pattern counts for reports of k <= 16 bits, otherwise bit counts
     """
     params = written or metric.params
     together = metric.num_cohorts == 1
     summed = None
     if reports is not None:
-        chunks = read_reports(reports, params)
+        chunks = read_reports(reports, params, dropped_rows)
         summed = _sum(metric, ((np.zeros_like(of), rows) for of, rows in chunks) if together else chunks)
+        summed = replace(summed, dropped_rows=dropped_rows or {})
     if counts is None:
         if summed is None:
             raise ForeignFileError("No input file. Pass counts, reports or both.")
@@ -208,8 +226,13 @@ def read_summary_files(
     return summed
 
 
-def read_reports(path: str | Path, params: Params) -> Iterator[tuple[NDArray[np.uint16], NDArray[np.uint8]]]:
-    """Yield the reports in blocks: cohorts (n,) and packed bits (n, ceil(k / 8))."""
+def read_reports(
+    path: str | Path, params: Params, dropped_rows: Counter[str] | None = None
+) -> Iterator[tuple[NDArray[np.uint16], NDArray[np.uint8]]]:
+    """Yield the reports in blocks: cohorts (n,) and packed bits (n, ceil(k / 8)).
+
+    dropped_rows : counts the invalid rows that are left out, by reason; None: such a row is an error
+    """
     lines = csv_lines(path)
     _, header = next(lines, (1, []))
     names = [name.strip() for name in header]
@@ -219,8 +242,20 @@ def read_reports(path: str | Path, params: Params) -> Iterator[tuple[NDArray[np.
             f"{path}: line 1 must name the columns cohort and irr, as in client,cohort,bloom,prr,irr; got {names[:8]}."
         )
     cohort_at = names.index("cohort")
-    while block := list(islice(lines, _REPORTS_PER_BLOCK)):
-        yield _parse_reports(path, block, len(names), cohort_at, bits_at, params)
+
+    def parse(line: int, cells: list[str]) -> tuple[int, str]:
+        check_columns(path, line, cells, len(names))
+        cohort = parse_cohort(path, line, cells[cohort_at])
+        if cohort >= params.num_cohorts:
+            raise InvalidRowError(
+                f"{path}: line {line}: cohort must be below m = {params.num_cohorts}, got {cohort}.", "invalid cohort"
+            )
+        return cohort, parse_bits(path, line, "the bits", cells[bits_at], params.num_bits)
+
+    rows = valid_rows(lines, parse, dropped_rows)
+    while block := list(islice(rows, _REPORTS_PER_BLOCK)):
+        cohorts, digits = zip(*block, strict=True)
+        yield np.array(cohorts, np.uint16), pack_digits(digits)
 
 
 def _sum(metric: Metric, chunks: Iterable[tuple[NDArray[np.uint16], NDArray[np.uint8]]]) -> Summary:
@@ -237,30 +272,72 @@ def _sum(metric: Metric, chunks: Iterable[tuple[NDArray[np.uint16], NDArray[np.u
     return counts
 
 
-def _parse_reports(
-    path: str | Path, lines: list[tuple[int, list[str]]], columns: int, cohort_at: int, bits_at: int, params: Params
-) -> tuple[NDArray[np.uint16], NDArray[np.uint8]]:
-    k, m = params.num_bits, params.num_cohorts
-    cohorts = np.empty(len(lines), np.uint16)
-    digits: list[str] = []
-    for row, (line, cells) in enumerate(lines):
-        if len(cells) != columns:
-            raise ForeignFileError(
-                f"{path}: line {line} must have {columns} columns like the header, got {len(cells)}."
-            )
-        cohort = parse_count(path, f"line {line}: cohort", cells[cohort_at])
-        if cohort >= m:
-            raise ForeignFileError(f"{path}: line {line}: cohort must be below m = {m}, got {cohort}.")
-        bits = cells[bits_at].strip()
-        if len(bits) != k or bits.strip("01"):
-            raise ForeignFileError(
-                f"{path}: line {line}: the bits must be k = {k} digits, each 0 or 1, got '{escape_untrusted(bits)}'. "
-                "Check that the reports belong to these parameters."
-            )
-        cohorts[row] = cohort
-        digits.append(bits)
-    ones = np.frombuffer("".join(digits).encode(), np.uint8).reshape(-1, k)[:, ::-1] == ord("1")
-    return cohorts, np.packbits(ones, axis=1, bitorder="little")
+class InvalidRowError(ForeignFileError):
+    """A row that is no report, so that it may be left out.
+
+    reason : in a few words, without anything of the file
+    """
+
+    def __init__(self, message: str, reason: str) -> None:
+        super().__init__(f"{message} Pass --drop-invalid-rows to leave such rows out.")
+        self.reason = reason
+
+
+Row = TypeVar("Row")
+
+
+def valid_rows(
+    lines: Iterable[tuple[int, list[str]]],
+    parse: Callable[[int, list[str]], Row],
+    dropped_rows: Counter[str] | None,
+) -> Iterator[Row]:
+    """Yield the rows that `parse` returns, and count those for which it raises InvalidRowError, by reason.
+
+    dropped_rows : the counts; None: the error is raised
+    """
+    for line, cells in lines:
+        try:
+            row = parse(line, cells)
+        except InvalidRowError as problem:
+            if dropped_rows is None:
+                raise
+            dropped_rows[problem.reason] += 1
+        else:
+            yield row
+
+
+def check_columns(path: str | Path, line: int, cells: list[str], columns: int) -> None:
+    """Raise InvalidRowError unless a row has a cell for each column."""
+    if len(cells) != columns:
+        raise InvalidRowError(
+            f"{path}: line {line} must have {columns} columns like the header, got {len(cells)}.", "other columns"
+        )
+
+
+def parse_cohort(path: str | Path, line: int, cell: str) -> int:
+    """Return the cohort of a row; raises InvalidRowError."""
+    try:
+        return parse_count(path, f"line {line}: cohort", cell)
+    except ForeignFileError as problem:
+        raise InvalidRowError(str(problem), "invalid cohort") from None
+
+
+def parse_bits(path: str | Path, line: int, what: str, cell: str, num_bits: int) -> str:
+    """Return the digits of a row, the last bit first; raises InvalidRowError."""
+    bits = cell.strip()
+    if len(bits) != num_bits or bits.strip("01"):
+        raise InvalidRowError(
+            f"{path}: line {line}: {what} must be k = {num_bits} digits, each 0 or 1, got '{escape_untrusted(bits)}'. "
+            "Check that the reports belong to these parameters.",
+            "invalid bits",
+        )
+    return bits
+
+
+def pack_digits(digits: Sequence[str]) -> NDArray[np.uint8]:
+    """Return packed bits (n, ceil(k / 8)) of n texts of k digits, the last bit first."""
+    ones = np.frombuffer("".join(digits).encode(), np.uint8).reshape(len(digits), -1)[:, ::-1] == ord("1")
+    return np.packbits(ones, axis=1, bitorder="little")
 
 
 def _bit_array(positions: list[tuple[int, ...]], params: Params) -> Positions:
@@ -275,10 +352,16 @@ def _bit_array(positions: list[tuple[int, ...]], params: Params) -> Positions:
 
 
 def csv_lines(path: str | Path) -> Iterator[tuple[int, list[str]]]:
-    """Yield line number and cells of every non-empty line; raises ForeignFileError for unreadable or empty files."""
+    """Yield line number and cells of every non-empty line of a CSV file, which may be compressed by gzip.
+
+    Cells are separated by commas. If the first line has none, they are separated by its semicolons or tabs.
+
+    Raises ForeignFileError for unreadable or empty files.
+    """
     try:
-        with Path(path).open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file)
+        with Path(path).open("rb") as file, _text(file) as text:
+            first = text.readline()
+            reader = csv.reader(chain([first], text), delimiter=next((mark for mark in ",;\t" if mark in first), ","))
             empty = True
             for cells in reader:
                 if any("\0" in cell for cell in cells):
@@ -286,12 +369,22 @@ def csv_lines(path: str | Path) -> Iterator[tuple[int, list[str]]]:
                 if any(cell.strip() for cell in cells):
                     empty = False
                     yield reader.line_num, cells
+    except (EOFError, gzip.BadGzipFile, zlib.error):
+        raise ForeignFileError(
+            f"{path} is a damaged gzip file. Compress it again, or pass the CSV file itself."
+        ) from None
     except OSError as problem:
         raise ForeignFileError(f"{path} cannot be read: {problem.strerror}.") from None
     except (UnicodeDecodeError, csv.Error) as problem:
         raise ForeignFileError(f"{path} is not CSV in UTF-8 ({problem}). Pass the CSV file itself.") from None
     if empty:
         raise ForeignFileError(f"{path} is empty. Check that it was written completely.")
+
+
+def _text(file: io.BufferedReader) -> io.TextIOWrapper:
+    """Return the text of a file, decompressed if its first bytes are those of gzip."""
+    binary = gzip.GzipFile(fileobj=file) if file.peek(2).startswith(b"\x1f\x8b") else file
+    return io.TextIOWrapper(binary, encoding="utf-8-sig", newline="")  # type: ignore[arg-type]  # GzipFile reads bytes
 
 
 def _parse_number(path: str | Path, where: str, cell: str) -> float:

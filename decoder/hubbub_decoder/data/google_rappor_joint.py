@@ -9,17 +9,22 @@ Source: google/rappor, bin/decode_assoc.R, analysis/R/association.R.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-
-import numpy as np
 
 from hubbub.errors import DefinitionError
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import Params
 from hubbub.summary import Reports
-from hubbub.text import escape_untrusted
-from hubbub_decoder.data.google_rappor import csv_lines, parse_count
+from hubbub_decoder.data.google_rappor import (
+    check_columns,
+    csv_lines,
+    pack_digits,
+    parse_bits,
+    parse_cohort,
+    valid_rows,
+)
 from hubbub_decoder.errors import ForeignFileError
 
 VARIABLE_TYPES = ("string", "boolean")
@@ -44,43 +49,43 @@ def joint_metric(name: str, variables: Mapping[str, str], params: Params) -> Met
             ],
         )
     except DefinitionError as problem:
-        raise ForeignFileError(f"{problem}. Rename the columns of the reports.") from None
+        raise ForeignFileError(
+            f"{problem}. Write --variable with lower-case letters, which also finds a column with capital ones, or rename the columns of the reports."
+        ) from None
 
 
-def read_joint_reports(path: str | Path, metric: Metric) -> Reports:
-    """Reports of the columns that have the names of the metric's parts.
+def read_joint_reports(path: str | Path, metric: Metric, dropped_rows: Counter[str] | None = None) -> Reports:
+    """Reports of the columns that have the names of the metric's parts, in any case: flag..https is also the column flag..HTTPS.
+
+    dropped_rows : counts the invalid rows that are left out, by reason; None: such a row is an error
 
     Raises ForeignFileError for missing columns and for bits of another number or character.
     """
     lines = csv_lines(path)
     _, header = next(lines, (1, []))
     names = [name.strip() for name in header]
-    missing = [name for name in ("cohort", *(part.name for part in metric.components)) if name not in names]
+    lower, needed = [name.lower() for name in names], ["cohort", *(part.name for part in metric.components)]
+    at = {name: (names if name in names else lower).index(name) for name in needed if name in lower}
+    missing = [name for name in needed if name not in at]
     if missing:
         raise ForeignFileError(f"{path}: line 1 must name the columns {', '.join(missing)}; got {names[:8]}.")
-    cohort_at, columns = names.index("cohort"), [(names.index(part.name), part) for part in metric.components]
-    cohorts: list[int] = []
-    digits: list[str] = []
-    for line, cells in lines:
-        if len(cells) != len(names):
-            raise ForeignFileError(
-                f"{path}: line {line} must have {len(names)} columns like the header, got {len(cells)}."
-            )
-        cohorts.append(parse_count(path, f"line {line}: cohort", cells[cohort_at]) % metric.num_cohorts)
-        digits.append("".join(_bits(path, line, part, cells[at])[::-1] for at, part in columns))
-    if not cohorts:
-        raise ForeignFileError(f"{path} has no reports. Check that it was written completely.")
-    ones = np.frombuffer("".join(digits).encode(), np.uint8).reshape(len(cohorts), -1) == ord("1")
-    return Reports(metric, cohorts, np.packbits(ones, axis=1, bitorder="little"))
+
+    def parse(line: int, cells: list[str]) -> tuple[int, str]:
+        check_columns(path, line, cells, len(names))
+        cohort = parse_cohort(path, line, cells[at["cohort"]]) % metric.num_cohorts
+        bits = [_bits(path, line, part, cells[at[part.name]]) for part in metric.components]
+        return cohort, "".join(reversed(bits))
+
+    rows = list(valid_rows(lines, parse, dropped_rows))
+    if not rows:
+        raise ForeignFileError(
+            f"{path} has no {'valid ' if dropped_rows else ''}reports. Check that it was written completely."
+        )
+    cohorts, digits = zip(*rows, strict=True)
+    return Reports(metric, cohorts, pack_digits(digits), dropped_rows=dropped_rows or {})
 
 
 def _bits(path: str | Path, line: int, part: Metric, cell: str) -> str:
-    bits, k = cell.strip(), part.params.num_bits
-    if k == 1 and bits in ("TRUE", "FALSE"):
-        return "1" if bits == "TRUE" else "0"
-    if len(bits) != k or bits.strip("01"):
-        raise ForeignFileError(
-            f"{path}: line {line}: {part.name} must have k = {k} digits, each 0 or 1, got '{escape_untrusted(bits)}'. "
-            "Check that the reports belong to these parameters."
-        )
-    return bits
+    """Digits of a variable; R writes TRUE and FALSE for those of a boolean."""
+    digits = {"TRUE": "1", "FALSE": "0"}.get(cell.strip(), cell) if part.num_bits == 1 else cell
+    return parse_bits(path, line, f"the bits of {part.name}", digits, part.num_bits)

@@ -111,10 +111,21 @@ def write_summary_file(summary: Summary, path: Path) -> None:
 
 
 def write_report_file(
-    metric: Metric, blocks: Iterable[tuple[NDArray[Any], NDArray[np.uint8]]], path: Path, periods: Iterable[str] = ()
+    metric: Metric,
+    blocks: Iterable[tuple[NDArray[Any], NDArray[np.uint8]]],
+    path: Path,
+    periods: Iterable[str] = (),
+    dropped_rows: Mapping[str, int] | None = None,
 ) -> None:
-    """Write a report file of mode 0600 from blocks of cohorts (n,) and packed bits (n, ceil(k / 8)); periods : first days."""
-    with atomic_write(path, private=True) as file, ReportWriter(file, metric, periods) as writer:
+    """Write a report file of mode 0600 from blocks of cohorts (n,) and packed bits (n, ceil(k / 8)).
+
+    periods      : first days
+    dropped_rows : rows of another collector's file that are left out, by reason; None: none
+    """
+    with (
+        atomic_write(path, private=True) as file,
+        ReportWriter(file, metric, periods, dropped_rows=dropped_rows or {}) as writer,
+    ):
         for cohorts, rows in blocks:
             writer.write(cohorts, rows)
 

@@ -39,6 +39,7 @@ class OneHotOperations(KindOperations[K]):
         found = (
             *warnings.few_reports(counts),
             *warnings.rejected_reports(counts),
+            *warnings.dropped_rows(counts),
             *warnings.impossible_totals(decoding),
         )
         return replace(decoding, warnings=found)

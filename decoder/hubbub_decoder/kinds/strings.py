@@ -238,6 +238,7 @@ def _warnings(
     return (
         *warnings.few_reports(evidence.counts),
         *warnings.rejected_reports(evidence.counts),
+        *warnings.dropped_rows(evidence.counts),
         *warnings.padded_candidates(design),
         *warnings.repeated_candidates(repeated),
         *warnings.merged_candidates(design),

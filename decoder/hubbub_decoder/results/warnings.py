@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -58,6 +58,29 @@ def rejected_reports(counts: BitCounts) -> Iterator[Finding]:
             "To count these reports, run the aggregator without --reject-implausible.",
             severity=Severity.NOTE,
         )
+
+
+def dropped_rows(collected: Collected) -> Iterator[Finding]:
+    """Rows of another collector's file that are no reports."""
+    rows = sum(collected.dropped_rows.values())
+    if rows:
+        yield Finding(
+            "dropped_rows",
+            f"{format_count(rows, 'row')} of the imported file {'was' if rows == 1 else 'were'} left out as invalid, {rows / (rows + collected.num_reports):.1%} of all: "
+            f"{rows_by_reason(collected.dropped_rows)}. Shares are of the reports that are left.",
+            "If the rows of some clients are invalid more often than others, repair the file.",
+            severity=Severity.NOTE,
+        )
+
+
+def rows_by_reason(dropped: Mapping[str, int]) -> str:
+    """Return the numbers of rows in words.
+
+    >>> rows_by_reason({"invalid bits": 2, "other columns": 1}), rows_by_reason({})
+    ('2 rows with invalid bits, 1 row with other columns', 'no rows')
+    """
+    parts = (f"{format_count(rows, 'row')} with {escape_untrusted(reason)}" for reason, rows in dropped.items())
+    return ", ".join(parts) or "no rows"
 
 
 def forged_reports_unknown(decoding: Decoding) -> Iterator[Finding]:

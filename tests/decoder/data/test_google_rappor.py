@@ -6,6 +6,7 @@ tests/data/google_rappor ships with google/rappor's analysis app (Apache-2.0); r
 from __future__ import annotations
 
 import csv
+import gzip
 import json
 import math
 from dataclasses import replace
@@ -193,6 +194,7 @@ ROW = "5,1,2,3,4,5,0,0,0\n"
         ("", "is empty"),
         (b"\0\0\0", "line 1 is binary"),
         (ROW * 3, "must have one line for each of m = 4 cohorts, got 3"),
+        (ROW * 8, "has 8 lines, 2 for each of m = 4 cohorts. If the clients have 8 cohorts, write m = 8"),
         (ROW * 5, "must have one line for each of m = 4 cohorts, got 5"),
         ("5,1,2,3,4,5,0,0\n" * 4, "line 1 must have k . 1 = 9 numbers .* got 8"),
         (ROW + "5,1,2,3,4,6,0,0,0\n" + ROW * 2, "line 2 has 6 ones of bit 4, but only 5 reports"),
@@ -201,7 +203,7 @@ ROW = "5,1,2,3,4,5,0,0,0\n"
         (ROW * 3 + "5,1,2,-3,4,5,0,0,0\n", "line 4: column 4 must be a non-negative integer, got '-3'"),
         (ROW * 3 + "5,1,2,2.5,4,5,0,0,0\n", "line 4: column 4 must be a non-negative integer, got '2.5'"),
         ("total,1,2,3,4,5,6,7,8\n" + ROW * 4, "line 1: column 1 must be a number, got 'total'"),
-        ("5;1;2;3;4;5;0;0;0\n" * 4, "got 1. Check that the counts belong to these parameters"),
+        ("5 1 2 3 4 5 0 0 0\n" * 4, "got 1. Check that the counts belong to these parameters"),
     ],
 )
 def test_rejects_malformed_counts(text: str | bytes, message: str, tmp_path: Path) -> None:
@@ -268,7 +270,7 @@ def test_reports_of_every_size_are_imported_and_decoded(tmp_path: Path, unseen_s
                 true[v, c, bit_positions(name.encode(), c, k, h)] = True
         permanent = np.where(rng.random((number, k)) < f, rng.random((number, k)) < 0.5, true[value, cohort])
         sent = rng.random((number, k)) < np.where(permanent, q, p)
-        digits = ["".join("01"[bit] for bit in row[::-1]) for row in sent]
+        digits = [row.tobytes().decode() for row in np.where(sent[:, ::-1], b"1", b"0")]
         reports = write_file(
             tmp_path, "cohort,irr\n" + "".join(f"{c},{b}\n" for c, b in zip(cohort, digits, strict=True))
         )
@@ -311,6 +313,84 @@ def test_one_bit_is_a_boolean(given: str, has_map: bool, tmp_path: Path) -> None
     assert "belongs to k = 1, a boolean, which has no candidates. Leave out --candidates-out." in refused.stderr
 
 
+INVALID = {
+    "c0,0,,0": "invalid bits",
+    "c0,0,,0000000": "invalid bits",
+    "c0,0,,00000002": "invalid bits",
+    "c0,4,,00000000": "invalid cohort",
+    "c0,-1,,00000000": "invalid cohort",
+    "c0,,,00000000": "invalid cohort",
+    "c0,0": "other columns",
+    "c0,0,,0,0": "other columns",
+}
+"""Rows that are no reports, and the reason that is counted."""
+
+
+@pytest.mark.parametrize("num_bits", [8, 24])
+def test_invalid_rows_are_counted_by_reason_if_the_option_asks_for_it(
+    num_bits: int, tmp_path: Path, unseen_seed: int
+) -> None:
+    """Without it, the first of them ends the command. With it, the file, its sums, the result and its document have the numbers."""
+    rng = np.random.default_rng(unseen_seed)
+    bad = [row for row in INVALID for _ in range(int(rng.integers(0, 3)))] or ["c0,0,,0"]
+    good = [f"c,{n % 4},,{n % 256:0{num_bits}b}" for n in range(400)]
+    rows = [*good, *bad]
+    rng.shuffle(rows)
+    (tmp_path / "params.csv").write_text(f"k,h,m,p,q,f\n{num_bits},2,4,.25,.75,.5\n")
+    reports = write_file(tmp_path, "\n".join(["client,cohort,bloom,irr", *rows]) + "\n")
+    files = ("--params", tmp_path / "params.csv", "--reports-file", reports, "--out", tmp_path / "s.parquet")
+    refused = imported(*files)
+    assert refused.exit_code == 1
+    assert "--drop-invalid-rows" in refused.stderr
+    assert not (tmp_path / "s.parquet").exists()
+
+    result = imported(*files, "--drop-invalid-rows", "--json")
+    assert result.exit_code == 0, result.output
+    expected = {reason: sum(INVALID[row] == reason for row in bad) for reason in {INVALID[row] for row in bad}}
+    assert json.loads(result.stdout)["dropped_rows"] == expected
+    assert json.loads(result.stdout)["num_reports"] == 400
+    assert "left out of " in result.stderr
+    collected = read_collected(tmp_path / "s.parquet")
+    assert collected.dropped_rows == collected.bit_counts().dropped_rows == expected
+    assert (collected + collected).dropped_rows == {reason: 2 * number for reason, number in expected.items()}
+    (tmp_path / "names.txt").write_text("v1\nv2\n")
+    arguments = ("decode", tmp_path / "s.parquet", "--candidates", tmp_path / "names.txt")
+    (warning,) = (w for w in json.loads(hubbub(*arguments, "--json").stdout)["warnings"] if w["kind"] == "dropped_rows")
+    assert all(f"{n} row{'s' * (n > 1)} with {reason}" in warning["text"] for reason, n in expected.items())
+    shown = " ".join(hubbub(*arguments).output.split())
+    assert f"{len(bad) / (400 + len(bad)):.1%} of all" in shown
+
+
+def test_rows_of_counts_are_not_left_out(tmp_path: Path) -> None:
+    refused = imported(*APP_FILES, "--out", tmp_path / "s.parquet", "--drop-invalid-rows")
+    assert refused.exit_code == 2
+    assert "a line of --counts-file is a whole cohort" in " ".join(refused.output.split())
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+def test_other_separators_and_gzip_are_read(separator: str, compressed: bool, tmp_path: Path) -> None:
+    texts = {
+        "params.csv": "\ufeffk,h,m,p,q,f\r\n8,2,4,.25,.75,.5\r\n",
+        "counts.csv": ROW * 4,
+        "map.csv": md5_map(["v1", "v2"], SMALL),
+    }
+    for name, text in texts.items():
+        data = text.replace(",", separator).encode()
+        (tmp_path / name).write_bytes(gzip.compress(data) if compressed else data)
+    params = read_params(tmp_path / "params.csv")
+    assert params == SMALL
+    reports, ones = read_counts(tmp_path / "counts.csv", params)
+    assert (reports.sum(), ones.sum()) == (20, 60)
+    assert read_map(tmp_path / "map.csv", params).is_google_md5
+
+
+@pytest.mark.parametrize("end", [12, -9, -3])
+def test_a_damaged_gzip_file_is_named(end: int, tmp_path: Path) -> None:
+    with pytest.raises(ForeignFileError, match="is a damaged gzip file"):
+        read_counts(write_file(tmp_path, gzip.compress((ROW * 400).encode())[:end]), SMALL)
+
+
 def test_import_prints_the_output_file_and_how_to_decode_it(tmp_path: Path) -> None:
     out = tmp_path / "summary.parquet"
     result = imported(*APP_FILES, "--out", out, "--json")
@@ -320,6 +400,7 @@ def test_import_prints_the_output_file_and_how_to_decode_it(tmp_path: Path) -> N
         "metric": "google-rappor",
         "kind": "string",
         "num_reports": 10_000_000,
+        "dropped_rows": {},
         "map_is_google_md5": False,
         "warnings": [],
     }
