@@ -55,7 +55,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("results",),
         ("kinds",),
         ("pipeline", "simulation"),
-        ("association", "comparison", "discovery"),
+        ("association", "comparison", "discovery", "surveys"),
         ("plots",),
         ("report",),
         ("results_store",),

@@ -1,4 +1,4 @@
-"""docs/how-to/migrating.md: its commands decode the files of google/rappor's analysis app and print what the page shows."""
+"""docs/how-to/migrating.md and surveys.md: their commands decode foreign files and print what the pages show."""
 
 from __future__ import annotations
 
@@ -27,3 +27,8 @@ def test_page_decodes_the_files_of_the_analysis_app(tmp_path: Path) -> None:
         listed = [(row["string"], float(row["proportion"])) for row in csv.DictReader(file)]
     assert f"decoder lists {len(listed)} strings" in PAGE
     assert all(abs(shares[name] - share) < 0.002 for name, share in listed)
+
+
+def test_page_of_surveys_prints_its_table(tmp_path: Path) -> None:
+    with PageRun((DOCS / "how-to" / "surveys.md").read_text(), tmp_path) as page:
+        page.run()

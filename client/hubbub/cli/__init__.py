@@ -39,6 +39,7 @@ SECTIONS = {
         "associate",
         "simulate",
         "import",
+        "survey",
         "audit",
     ),
 }
