@@ -26,7 +26,7 @@ class Params:
     num_bits
         k, in [1, 1024].
     num_hashes
-        h, in [1, 1024]. A Bloom filter needs fewer than bits, any other hash scheme exactly 1.
+        h, in [1, 1024]. "murmur3-v1" needs fewer than bits, "google-md5" has at most 16, any other hash scheme exactly 1.
     num_cohorts
         m, in [1, 65536]. Clients accept powers of two up to 256 only, and for sets the number of items.
     prob_p, prob_q
