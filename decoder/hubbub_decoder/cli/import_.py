@@ -257,5 +257,5 @@ def _import_joint(
     print_message(stderr, f"wrote {out}: {format_count(reports.num_reports, 'report')}")
     _print_dropped(stderr, reports_path, dropped_rows)
     if as_json:
-        result = {"out": str(out), "metric": metric.name, "kind": "joint", "num_reports": reports.num_reports}
+        result = {"out": str(out), "metric": metric.name, "kind": str(metric.kind), "num_reports": reports.num_reports}
         print_json({**result, "dropped_rows": dict(reports.dropped_rows)})

@@ -384,7 +384,7 @@ def csv_lines(path: str | Path) -> Iterator[tuple[int, list[str]]]:
 def _text(file: io.BufferedReader) -> io.TextIOWrapper:
     """Return the text of a file, decompressed if its first bytes are those of gzip."""
     binary = gzip.GzipFile(fileobj=file) if file.peek(2).startswith(b"\x1f\x8b") else file
-    return io.TextIOWrapper(binary, encoding="utf-8-sig", newline="")  # type: ignore[arg-type]  # GzipFile reads bytes
+    return io.TextIOWrapper(binary, encoding="utf-8-sig", newline="")
 
 
 def _parse_number(path: str | Path, where: str, cell: str) -> float:
