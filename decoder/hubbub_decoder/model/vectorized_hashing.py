@@ -84,7 +84,7 @@ def _google_md5(values: Sequence[bytes], params: Params, cohorts: range) -> Posi
     prefixes = [cohort.to_bytes(4, "big") for cohort in cohorts]
     digests = b"".join(md5(prefix + value, usedforsecurity=False).digest() for value in values for prefix in prefixes)
     hashed = np.frombuffer(digests, word).reshape(len(values), len(prefixes), -1)[..., :h]
-    taken = np.sort((hashed % k).astype(np.int16), axis=-1)
+    taken = np.sort((hashed.astype(np.int32) % k).astype(np.int16), axis=-1)
     again = taken[..., 1:] == taken[..., :-1]
     taken[..., 1:][again] = k
     taken.sort(axis=-1)

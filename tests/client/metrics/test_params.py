@@ -127,9 +127,12 @@ def test_rejects_mechanism_of_another_type() -> None:
         Params(num_bits=8, num_hashes=2, num_cohorts=1, mechanism={"prob_p": 0.25})  # type: ignore[arg-type]
 
 
-def test_rejects_google_md5_with_too_many_bits_or_hashes() -> None:
-    with pytest.raises(ParameterError, match="num_bits <= 256 and num_hashes <= 16, got 512 and 2"):
-        Params(**{**GOOD, "num_bits": 512, "hash_scheme": "google-md5"})
+@pytest.mark.parametrize(("num_bits", "most"), [(1, 16), (256, 16), (257, 8), (1024, 8)])
+def test_google_md5_has_as_many_hashes_as_md5_has_bytes(num_bits: int, most: int) -> None:
+    sizes = {**GOOD, "num_bits": num_bits, "hash_scheme": "google-md5"}
+    assert Params(**{**sizes, "num_hashes": most}).possible_ones == range(min(num_bits, most) + 1)
+    with pytest.raises(ParameterError, match=f"at most {most} hashes, got {most + 1}"):
+        Params(**{**sizes, "num_hashes": most + 1})
 
 
 def test_p_star_and_q_star_are_exact() -> None:
