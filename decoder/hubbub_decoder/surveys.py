@@ -83,17 +83,7 @@ def _chance(text: str) -> Fraction | None:
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """Answers of a group of respondents.
-
-    Attributes
-    ----------
-    group
-        Name of the group.
-    respondents
-        Number of answers, n.
-    ones
-        Number of ones among them, c.
-    """
+    """Answers of a group of respondents: their number n, and the number of ones among them, c."""
 
     group: str
     respondents: int
@@ -115,20 +105,9 @@ class GroupShare:
 
 @dataclass(frozen=True, slots=True)
 class SurveyResult:
-    """Estimates of a survey.
+    """Estimates of a survey, the groups in the order of the table.
 
-    Attributes
-    ----------
-    design
-        Design of the survey.
-    epsilon
-        Epsilon of one answer.
-    confidence
-        Level of the intervals.
-    groups
-        Estimate of each group, in the order of the table.
-    warnings
-        What the reader has to know.
+    epsilon : of one answer      confidence : level of the intervals
     """
 
     design: Design
