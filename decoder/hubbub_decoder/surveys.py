@@ -125,16 +125,18 @@ class SurveyResult:
         """Return what the terminal shows."""
         end = max(1.0, *(group.high for group in self.groups))
         rows = tuple(
-            Row((
-                escape_untrusted(group.group),
-                str(group.respondents),
-                group.share,
-                group.std_error,
-                (group.low, group.high),
-                Bar(group.low, group.share, group.high, end),
-            ))
+            Row(
+                (
+                    escape_untrusted(group.group),
+                    str(group.respondents),
+                    group.share,
+                    group.std_error,
+                    (group.low, group.high),
+                    Bar(group.low, group.share, group.high, end),
+                )
+            )
             for group in self.groups
-        )  # fmt: skip
+        )
         columns = (
             Column.names("group"),
             Column.counts("answers"),
