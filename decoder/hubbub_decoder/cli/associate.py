@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import click
 
@@ -61,7 +61,7 @@ def command(
     """
     from rich.console import Console
 
-    from hubbub.summary import read_collected
+    from hubbub.summary import Reports, read_collected
     from hubbub_decoder.association.association import associate
     from hubbub_decoder.data.candidates import read_candidates
     from hubbub_decoder.data.output_files import check_result_paths
@@ -72,7 +72,7 @@ def command(
     stderr = Console(stderr=True)
     with elapsed_time(stderr) as show_stage:
         show_stage("reading")
-        reports = read_collected(reports_path)
+        reports = cast(Reports, read_collected(reports_path))  # `associate` refuses counts, and says why
         show_stage(f"associating {reports.num_reports:,} reports")
         found = associate(
             reports,

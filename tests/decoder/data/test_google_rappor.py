@@ -30,6 +30,7 @@ from hubbub_decoder.data.google_rappor import (
 )
 from hubbub_decoder.errors import ForeignFileError
 from hubbub_decoder.model.design_matrix import design_matrix
+from hubbub_decoder.model.evidence import combine
 from hubbub_decoder.simulation import simulate_reports
 from tests.support.google_md5 import bit_positions
 from tests.support.paths import DATA
@@ -352,7 +353,7 @@ def test_invalid_rows_are_counted_by_reason_if_the_option_asks_for_it(
     assert "left out of " in result.stderr
     collected = read_collected(tmp_path / "s.parquet")
     assert collected.dropped_rows == collected.bit_counts().dropped_rows == expected
-    assert (collected + collected).dropped_rows == {reason: 2 * number for reason, number in expected.items()}
+    assert combine([collected, collected]).dropped_rows == {reason: 2 * number for reason, number in expected.items()}
     (tmp_path / "names.txt").write_text("v1\nv2\n")
     arguments = ("decode", tmp_path / "s.parquet", "--candidates", tmp_path / "names.txt")
     (warning,) = (w for w in json.loads(hubbub(*arguments, "--json").stdout)["warnings"] if w["kind"] == "dropped_rows")
