@@ -53,7 +53,7 @@ def test_figures_of_the_first_pages_are_those_of_the_guide(page: Path) -> None:
     assert len(shown) >= 2
     guide = rows(PLANNING)
     for name, cells in shown.items():
-        (question,) = (each for each, short in ROWS.items() if short == name)
+        (question,) = (long for long, short in ROWS.items() if short == name)
         for cell, exact in zip(cells, guide[question], strict=False):
             digits = len(cell.partition(".")[2].split()[0])
             assert abs(percent(cell) - percent(exact)) <= 0.5 * 10**-digits + 1e-9, name
