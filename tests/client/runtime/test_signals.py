@@ -29,6 +29,7 @@ from hubbub.sdk.storage import journal as journal_module
 from hubbub.sdk.storage.filesystem import File, SystemDisk, SystemFile
 from hubbub.sdk.storage.state import State
 from hubbub.sdk.storage.state_reader import read_state
+from hubbub.sdk.upload.uploader import UploadLoop
 from hubbub.testing import deliver
 from tests.client.conftest import Rig, logged, require_balanced
 from tests.support.paths import DATA
@@ -298,6 +299,51 @@ def test_exception_of_signal_handler_reaches_host(
     assert not collaborators(client).journal.problem
     client.record("homepage", "x")
     assert client.accounting().recorded == 1
+
+
+@pytest.mark.parametrize("where", ["open", "identity", "append"])
+def test_closing_in_a_signal_handler_keeps_the_lock_of_the_interrupted_call(
+    where: str, rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A handler's `close` closed the lock too, and the interrupted call went on to write without it."""
+    unlocked_writes, is_closing = 0, False
+
+    def close(at: str) -> None:
+        nonlocal is_closing
+        if is_closing and at == where:
+            is_closing = False
+            client.close()
+
+    class ClosingFile(SystemFile):
+        def append(self, data: bytes) -> None:
+            nonlocal unlocked_writes
+            close("append")
+            lock = SystemDisk().lock(rig.state / "lock")
+            unlocked_writes += lock.acquire(wait=False)
+            lock.close()
+            super().append(data)
+
+    class Disk(SystemDisk):
+        def open(self, path: Path) -> File:
+            close("open")
+            return ClosingFile(path)
+
+        def identity(self, path: Path) -> tuple[int, int] | None:
+            close("identity")
+            return super().identity(path)
+
+    monkeypatch.setattr(UploadLoop, "start", lambda loop: loop)
+    client = rig.agreed(disk=Disk())
+    client.close()
+    unlocked_writes = 0  # the secret's file needs no lock
+    for _ in range(2):
+        is_closing = True
+        client.record("homepage", "x")
+        assert not is_closing
+        assert not opened(rig.state), "the handler's close did nothing"
+    assert unlocked_writes == 0
+    assert client.accounting().recorded == 2
+    assert not collaborators(client).journal.problem
 
 
 def test_internal_error_does_not_reach_host(

@@ -76,7 +76,7 @@ class Journal:
         self._sync_lock = threading.Lock()
         self._depth = 0
         """Number of sections that the thread with the lock is inside of."""
-        self._locked = self._has_partial_record = False
+        self._locked = self._has_partial_record = self._closes_after_section = False
         self._lock_timeout = LOCK_TIMEOUT_SECONDS
         self._is_last_wait = False
         self._state = State()
@@ -182,11 +182,16 @@ class Journal:
 
     def _leave(self) -> None:
         """Release the lock between processes at the end of the outermost section."""
-        if self._depth == 0 and self._lock is not None:
-            self._locked = False
-            try:
-                self._lock.release()
-            except OSError as problem:
+        if self._depth:
+            return
+        lock, self._locked = self._lock, False
+        try:
+            if lock is not None:
+                lock.release()
+            if self._closes_after_section:
+                self.close()
+        except OSError as problem:
+            if self._lock is lock:  # a signal handler has not closed it
                 self._give_up_lock(problem)
 
     def _give_up_lock(self, problem: OSError) -> None:
@@ -318,12 +323,15 @@ class Journal:
         return encode_records(*taken)
 
     def close(self) -> None:
-        """Close the files; the next use opens them again."""
+        """Close the files; the next use opens them again. In a signal handler, the section that it interrupted closes them at its end."""
         with self.thread_lock:
+            self._closes_after_section = self._depth > 0
+            if self._closes_after_section:
+                return
             self._forget_files()
-            if self._lock is not None:
-                self._lock.close()
-                self._lock = None
+            lock, self._lock = self._lock, None
+            if lock is not None:
+                lock.close()
 
     def _forget_files(self) -> None:
         """Forget the files and the position in them. They are closed when no sync uses them any more."""
