@@ -106,7 +106,7 @@ class Collaborators:
 
     def _end_periods(self, state: State) -> list[str]:
         self.recorder.record_postponed(state)
-        if not self.journal.lock_unavailable:
+        if not self.journal.is_outdated:
             self.builder.build_all(state, include_open_periods=True)
         return list(state.queue)
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import random
 import threading
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +15,7 @@ import pytest
 from hubbub import Client
 from hubbub.client import collaborators
 from hubbub.sdk.storage import journal
+from hubbub.sdk.storage.events import JOURNAL, SNAPSHOT
 from hubbub.sdk.storage.filesystem import File, Lock, SystemDisk, SystemFile
 from hubbub.sdk.upload.uploader import UploadLoop
 from hubbub.testing import deliver
@@ -164,3 +168,55 @@ def test_failed_reading_forgets_no_spent_budget(
         require_balanced(client.accounting())
         client.close()
     assert spent > 0
+
+
+class RefusingDisk(SystemDisk):
+    """A disk that refuses one operation on the files of the journal."""
+
+    refused = ""
+
+    def _refuse(self, operation: str, path: Path, code: int) -> None:
+        if operation == self.refused and path.name in (JOURNAL, SNAPSHOT, "lock"):
+            raise OSError(code, os.strerror(code))
+
+    def identity(self, path: Path) -> tuple[int, int] | None:
+        self._refuse("stat", path, errno.EIO)
+        return super().identity(path)
+
+    def open(self, path: Path) -> File:
+        self._refuse("open", path, errno.EMFILE)
+        return super().open(path)
+
+    def lock(self, path: Path) -> Lock:
+        self._refuse("lock", path, errno.EACCES)
+        return super().lock(path)
+
+
+@pytest.mark.parametrize("refused", ["stat", "open", "lock"])
+def test_process_that_cannot_read_the_journal_makes_no_report(
+    refused: str, rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two processes on one directory. One cannot read that the other has sent a period, and must not send the period again."""
+    monkeypatch.setattr(UploadLoop, "start", lambda loop: loop)
+    disk = RefusingDisk()
+    one, other = rig.agreed(disk=disk), rig.agreed()
+    one.record("homepage", "x")
+    assert collaborators(other).compactor.compact(always=True)
+    if refused == "lock":
+        one.close()
+    rig.clock.move(days=1)
+    deliver(other)
+    disk.refused = refused
+    sent = len(rig.transport.bodies)
+    one.record("homepage", "y")
+    assert collaborators(one).sender.attempt() > 0
+    assert deliver(one) == 0
+    assert len(rig.transport.bodies) == sent
+    disk.refused = ""
+    assert collaborators(one).journal.sync()
+    deliver(one)
+    assert set(Counter(batch.period for batch in rig.transport.batches).values()) == {1}
+    counts, (account,) = one.accounting(), one.ledger().accounts
+    require_balanced(counts)
+    assert account.reports == counts.formed == len(rig.transport.batches)
+    assert (counts.recorded, counts.ignored["no-state"]) == (2, 0)

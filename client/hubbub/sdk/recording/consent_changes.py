@@ -107,7 +107,7 @@ class ConsentManager:
 
     def enroll(self, state: State) -> None:
         """Enroll the client under the granted consent. Call it inside `with journal`."""
-        if self._journal.lock_unavailable or not self._journal.is_read or not is_plausible(self._clock()):
+        if self._journal.is_outdated or not self._journal.is_read or not is_plausible(self._clock()):
             return
         self._copies.check(state)
         if self._encoders.secret(state) is None:

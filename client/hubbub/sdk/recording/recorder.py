@@ -95,7 +95,7 @@ class Recorder:
 
         The steps: check the consent, find the definition and its encoder, read the account once, write the draft.
         """
-        if self._journal.lock_unavailable:
+        if self._journal.is_outdated:
             self.postpone(subject_id, name, value)
             return
         try:
@@ -186,7 +186,7 @@ class Recorder:
 
     def record_postponed(self, state: State) -> None:
         """Take the postponed recordings."""
-        while self._postponed and not self._journal.lock_unavailable:
+        while self._postponed and not self._journal.is_outdated:
             try:
                 postponed = self._postponed.popleft()
             except IndexError:  # a signal handler took the last one

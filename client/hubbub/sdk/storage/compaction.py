@@ -170,13 +170,13 @@ class Compactor:
         return True
 
     def _write_counters(self, now: State, written: State) -> bool:
-        if not self._is_current(now, written):
+        if self._journal.is_outdated or not self._is_current(now, written):
             return False
         self._journal.write(*counter_events(now), *counter_events(now))
         return True
 
     def _replace(self, _: State) -> bool:
-        if self._journal.lock_unavailable:
+        if self._journal.is_outdated:
             return False
         self._disk.replace(self._new, self._snapshot)
         self._disk.remove(self._earlier)

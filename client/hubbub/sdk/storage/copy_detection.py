@@ -92,7 +92,7 @@ def renew_identity(journal: Journal, secret: SecretFile) -> bool:
 
     The ledger continues: the next enrollment has a new secret and the budget that the policy leaves.
     """
-    if journal.lock_unavailable or not secret.destroy():
+    if journal.is_outdated or not secret.destroy():
         return False
     journal.write(IdentityRenewal())
     return not journal.is_degraded
@@ -100,7 +100,7 @@ def renew_identity(journal: Journal, secret: SecretFile) -> bool:
 
 def keep_identity(journal: Journal, state: State, machine_id: bytes | None) -> bool:
     """Remember this machine as the only one that used the directory; return whether it was saved. Call it inside `with journal`."""
-    if journal.lock_unavailable:
+    if journal.is_outdated:
         return False
     has_tag = machine_id and state.ledger_key
     journal.write(MachineTags((machine_tag(state.ledger_key, machine_id),) if machine_id and has_tag else ()))

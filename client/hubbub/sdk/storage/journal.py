@@ -77,6 +77,7 @@ class Journal:
         self._depth = 0
         """Number of sections that the thread with the lock is inside of."""
         self._locked = self._has_partial_record = self._closes_after_section = False
+        self._was_read = self._is_reading_refused = False
         self._lock_timeout = LOCK_TIMEOUT_SECONDS
         self._is_last_wait = False
         self._state = State()
@@ -122,9 +123,12 @@ class Journal:
         return self._unsynced or self.is_degraded
 
     @property
-    def lock_unavailable(self) -> bool:
-        """Whether another process holds the lock, so that the state may be outdated. Read it inside `with journal`."""
-        return self._lock is not None and not self._holds_lock
+    def is_outdated(self) -> bool:
+        """Whether the state may lack events of other processes, because the lock or the files refuse. Read it inside `with journal`.
+
+        A report that is made of such a state may be the second one of its period under one charge of the ledger.
+        """
+        return (self._lock is not None and not self._holds_lock) or (self._was_read and self._is_reading_refused)
 
     @property
     def _holds_lock(self) -> bool:
@@ -218,8 +222,10 @@ class Journal:
                 self._has_partial_record = False
             while self._disk.identity(self._path) != (self._inode, self._end):
                 self._catch_up()
+            self._is_reading_refused = False
         except OSError as problem:
             # the state lacks events: nothing is written on it, and the next call reads all files again
+            self._is_reading_refused = True
             if self._has_partial_record:
                 self._forget_files()
             self.degrade(problem)
@@ -249,7 +255,7 @@ class Journal:
         self._has_partial_record = True
         for event in events:
             self._state.apply(event)
-        if self.is_degraded or self._file is None or not self._holds_lock:
+        if self.is_degraded or self._file is None or self._is_reading_refused or not self._holds_lock:
             self._pending.keep(events)
         else:
             self._append(self._file, data, events)
@@ -389,6 +395,7 @@ class Journal:
         # other files have no name any more: a compaction synced their events and removed them
         self._unsynced_files = {file.identity()[0]: file for file in before}
         self._state, self._end = state, parts[-1][2]
+        self._was_read = True
         self.clear_problem()
 
     def _without_lock(self, size: int, read: Callable[P, int], *arguments: P.args, **named: P.kwargs) -> int:
@@ -414,7 +421,7 @@ class Journal:
 
     def write_pending(self) -> bool:
         """Write the events that the disk refused; return whether it took them. Call it inside `with journal`."""
-        if self._file is None or not self._holds_lock:
+        if self._file is None or self._is_reading_refused or not self._holds_lock:
             return False
         if not self.is_degraded:
             return True
@@ -448,7 +455,7 @@ class Journal:
                 return
             log_when_unlocked(
                 "%s. Until the directory is usable, hubbub keeps recording in memory and sends nothing."
-                if self._file is not None or self.lock_unavailable
+                if self._file is not None or self.is_outdated
                 else "%s. Until the directory is usable, hubbub ignores recordings (`no-state`) and sends nothing. "
                 'durability="memory" needs no directory.',
                 self.problem,

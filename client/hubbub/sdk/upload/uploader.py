@@ -303,7 +303,7 @@ class Sender:
     def _select(self) -> str | float:
         """Return the id of the batch to send now, or the seconds until there may be one."""
         with self._journal as state:
-            if self._journal.lock_unavailable:
+            if self._journal.is_outdated:
                 return LEASE_RETRY_SECONDS
             ready = UploadReadiness(may_send=True, seconds=MAX_SLEEP_SECONDS)
             if self._prepare is not None:
@@ -340,6 +340,8 @@ class Sender:
     def _send(self, batch_id: str) -> float:
         with self._journal as state:
             queued = state.queue.get(batch_id)
+            if self._journal.is_outdated:
+                return LEASE_RETRY_SECONDS
             if queued is None or self._limit.effective(state.consent) is not Consent.ON:
                 return 0.0
             possibly_delivered, batch = queued.possibly_delivered, queued.batch
@@ -376,7 +378,7 @@ class Sender:
     def _may_continue(self, batch_id: str) -> bool:
         """Return whether a batch may still be sent: any process of the directory may have withdrawn consent."""
         with self._journal as state:
-            is_queued = not self._journal.lock_unavailable and batch_id in state.queue
+            is_queued = not self._journal.is_outdated and batch_id in state.queue
             return is_queued and self._limit.effective(state.consent) is Consent.ON
 
     def _take_lease(self) -> bool:
