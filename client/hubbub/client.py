@@ -8,6 +8,7 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+import sys
 import weakref
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -26,7 +27,7 @@ from hubbub.sdk.configuration import Durability, check_consent_text, check_subje
 from hubbub.sdk.recording.batch_builder import Limits
 from hubbub.sdk.runtime.automation import sign_of_automation, sign_of_this_program
 from hubbub.sdk.runtime.error_guard import call_safely, log, report_failure
-from hubbub.sdk.runtime.process import this_process
+from hubbub.sdk.runtime.process import Process, this_process
 from hubbub.sdk.runtime.safe_logging import holds_journal
 from hubbub.sdk.storage.state import Accounting, State
 from hubbub.sdk.transparency.state_reports import Inspection, Ledger, inspect_state, ledger_of_state
@@ -320,7 +321,9 @@ class Client:
         Inspection
             What the state directory holds.
         """
-        return self._report(lambda state: inspect_state(state, last))
+        inspection = self._report(lambda state: inspect_state(state, last))
+        waiting = len(self._parts.recorder.backlog.recordings)
+        return replace(inspection, accounting=replace(inspection.accounting, waiting=waiting))
 
     def inspect_html(self, last: int = 10) -> str:
         """Return the page of `hubbub inspect --html`, for an app's settings page.
@@ -380,7 +383,7 @@ class Client:
         self._built = parts.rebuild(self._configuration, self._seams)
         if parts.process is this_process():  # threads were replaced
             was_started = parts.uploader.is_started
-            call_safely(parts.close, None)
+            call_safely(parts.retire, None)
             if was_started:
                 call_safely(self._built.uploader.start, None)
         return self._built
@@ -415,14 +418,18 @@ class Client:
                     "this client is per_subject: call client.subject(id).record(...) instead of client.record(...)"
                 )
                 return
-            if holds_journal():
-                parts.recorder.postpone(subject_id, metric, value)
-                if parts.uploader.is_started:
-                    parts.uploader.wake()
+            recorder = parts.recorder
+            consent = None
+            if not holds_journal():
+                consent = parts.journal.run_within(recorder.wait_seconds, recorder.take, subject_id, metric, value)
+            if consent is None:
+                recorder.postpone(subject_id, metric, value)
+                _save_at_exit_of_multiprocessing()
+                if parts.journal.is_known_off or (holds_journal() and not parts.uploader.is_started):
+                    return
+            elif consent is Consent.OFF:
                 return
-            if parts.journal.run(parts.recorder.take, subject_id, metric, value) is Consent.OFF:
-                return
-            if self._configuration.durability == "power":
+            elif self._configuration.durability == "power":
                 parts.journal.sync()
             parts.uploader.wake()
         except Exception as failure:  # noqa: BLE001  (the contract: `record` never raises into its host)
@@ -492,8 +499,11 @@ class Client:
         """At exit: end the upload thread."""
         call_safely(lambda: self._seams.before_stop(self._parts), None)
         self._parts.uploader.stop()
-        call_safely(self._parts.save_at_exit, None)
+        call_safely(self._save_at_exit, None)
         self._seams.at_exit()
+
+    def _save_at_exit(self) -> None:
+        self._parts.save_at_exit()
 
     def __del__(self) -> None:
         parts = getattr(self, "_built", None)
@@ -552,6 +562,23 @@ class Subject:
 def collaborators(client: Client) -> Collaborators:
     """Objects that a client is built of. Internal: for `hubbub.testing` and for tests."""
     return client._parts
+
+
+_saving_child: Process | None = None
+
+
+def _save_at_exit_of_multiprocessing() -> None:
+    """Save what waits when this child of multiprocessing ends, because it ends without the functions of `atexit`."""
+    global _saving_child
+    util, process = map(sys.modules.get, ("multiprocessing.util", "multiprocessing.process"))
+    if util and process and process.parent_process() and _saving_child is not this_process():
+        _saving_child = this_process()
+        util.Finalize(None, _save_at_exit, exitpriority=-100)
+
+
+def _save_at_exit() -> None:
+    for client in list(_clients):
+        call_safely(client._save_at_exit, None)
 
 
 def _stop_at_exit() -> None:

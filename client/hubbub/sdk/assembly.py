@@ -13,6 +13,7 @@ from hubbub.consent import Consent
 from hubbub.metrics.periods import utc_now
 from hubbub.randomness import RandomBytes, system_random_bytes
 from hubbub.sdk.configuration import Configuration
+from hubbub.sdk.recording.backlog import Backlog
 from hubbub.sdk.recording.batch_builder import BatchBuilder
 from hubbub.sdk.recording.consent_changes import ConsentLimit, ConsentManager
 from hubbub.sdk.recording.enrollment import Enrollment
@@ -31,6 +32,8 @@ from hubbub.sdk.upload.transport import HttpTransport, Transport
 from hubbub.sdk.upload.uploader import EXIT_TIMEOUT_SECONDS, Sender, Uploader
 
 DETACHED_SEND_DELAY_SECONDS = 60.0
+EXIT_WAIT_SECONDS = 1.0
+"""Longest wait of a program's end for another process, if recordings would be lost otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,20 +77,25 @@ class Collaborators:
         key = this_process(), threading.Lock
         return self.successors.setdefault(key, build(configuration, seams, self))
 
-    def save(self) -> None:
-        """Save what waits for the upload thread: postponed recordings and the counts of ignored ones. A client that may not record writes nothing."""
-        if self.recorder.has_unsaved and self.limit.allowed is not Consent.OFF:
-            self.journal.run(self.recorder.save)
-
     def save_at_exit(self) -> None:
-        """Save like `save`, but wait for another process no longer than for the upload thread."""
-        self.journal.limit_last_wait(EXIT_TIMEOUT_SECONDS)
-        self.save()
+        """Save what is in memory. Counts wait for another process no longer than for the upload thread, recordings a second."""
+        has_recordings = bool(self.recorder.backlog.recordings)
+        self.journal.limit_last_wait(EXIT_WAIT_SECONDS if has_recordings else EXIT_TIMEOUT_SECONDS)
+        self.recorder.drain()
 
     def close(self) -> None:
         """End the upload thread, save what is in memory, and close the files."""
         self.uploader.stop()
-        self.save()
+        self.recorder.drain()
+        self._close_files()
+
+    def retire(self) -> None:
+        """End what `rebuild` replaced in this process. Its successors have what waits in memory, so it waits for no other process."""
+        self.uploader.stop()
+        self.journal.limit_wait(0.0)
+        self._close_files()
+
+    def _close_files(self) -> None:
         self.sender.close()
         if self.journal.has_unsynced:
             self.journal.sync()
@@ -105,7 +113,7 @@ class Collaborators:
         return sum(self.sender.send_now(batch_id) for batch_id in batch_ids if time.monotonic() < deadline)
 
     def _end_periods(self, state: State) -> list[str]:
-        self.recorder.record_postponed(state)
+        self.recorder.record_waiting(state)
         if not self.journal.is_outdated:
             self.builder.build_all(state, include_open_periods=True)
         return list(state.queue)
@@ -164,7 +172,7 @@ class AllSeams(Seams):
 def build(configuration: Configuration, seams: AllSeams, before: Collaborators | None = None) -> Collaborators:
     """Build the collaborators of a client, and hand each to those that need it.
 
-    before : those that they replace. What is in their memory stays theirs, but a withdrawal of consent holds here, too
+    before : those that they replace. A withdrawal of consent holds here, too; in the same process they share what waits in memory
     """
     is_forked = before is not None and before.process is not this_process()
     definitions, random_bytes, clock = configuration.definitions, seams.random_bytes, seams.clock
@@ -195,7 +203,8 @@ def build(configuration: Configuration, seams: AllSeams, before: Collaborators |
         random_bytes=random_bytes,
         notes_runs=in_memory or before is None or (not is_forked and before.builder.notes_runs),
     )
-    recorder = seams.recorder(journal, definitions, encoders, enrollment, builder, today, limit, random_bytes)
+    backlog = Backlog() if before is None or is_forked else before.recorder.backlog
+    recorder = seams.recorder(journal, definitions, encoders, enrollment, builder, today, limit, random_bytes, backlog)
     machine_id = (lambda: None) if in_memory else seams.machine_id
     copies = CopyDetector(journal, secret_file, machine_id, renew=configuration.renew_identity_when_copied)
     consent_manager = ConsentManager(
@@ -235,7 +244,7 @@ def build(configuration: Configuration, seams: AllSeams, before: Collaborators |
         limit,
         consent_manager,
         sender,
-        Uploader(journal, compactor, sender),
+        Uploader(journal, compactor, sender, recorder.drain),
         AsyncWorker(),
         detaches,
     )

@@ -153,19 +153,22 @@ class BatchBuilder:
         return bool(self._unchecked)
 
     def catch_up(self, state: State, account: Account, current: CurrentPeriod) -> Account:
-        """Bring an account to the current period, so that a value can be recorded; return the changed account."""
+        """Bring an account to the period of a recording; return the changed account.
+
+        current : the current period, or that of a recording that has waited
+        """
         if account.next_period_start > current.latest:
             self.replan_after_clock_error(state, [account])
             account = state.accounts[account.key]
         if account.next_period_start < current.name:
-            self._build_for_account(state, account)
+            self._build_for_account(state, account, current.period.start)
             account = state.accounts[account.key]
         return account
 
-    def _build_for_account(self, state: State, account: Account) -> None:
+    def _build_for_account(self, state: State, account: Account, until: date) -> None:
         secret = self._encoders.secret(state)
         if secret is not None:
-            self._build(state, secret, [account.key], self._clock.now().date())
+            self._build(state, secret, [account.key], until)
             self._discard_batches(state)
 
     def build_all(self, state: State, *, include_open_periods: bool = False) -> None:

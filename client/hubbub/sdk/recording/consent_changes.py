@@ -39,7 +39,7 @@ class ConsentLimit:
 class ConsentManager:
     """Changes the consent of one state directory.
 
-    before_change : called inside `with journal` before the event of consent is written, with the state and whether the level changes
+    before_change : called inside `with journal` before the event of consent is written, with the state and the new level
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class ConsentManager:
         copies: CopyDetector,
         limit: ConsentLimit,
         clock: Callable[[], datetime],
-        before_change: Callable[[State, bool], None],
+        before_change: Callable[[State, Consent], None],
     ) -> None:
         self._journal = journal
         self._compactor = compactor
@@ -122,7 +122,7 @@ class ConsentManager:
         before = state.consent
         if before is Consent.OFF and state.enrollments and not self._secret_file.destroy():
             return False
-        self._before_change(state, consent is not before)
+        self._before_change(state, consent)
         self._journal.write(self._changed(state, consent, text))
         if before is Consent.OFF and self._limit.allowed is not Consent.OFF:
             self.enroll(state)
@@ -141,6 +141,7 @@ class ConsentManager:
         )
 
     def _erase(self, state: State, text: str) -> bool:
+        self._before_change(state, Consent.OFF)
         self._journal.write(self._changed(state, Consent.OFF, text), Erasure())
         self._encoders.forget_secret()
         return self._secret_file.destroy()

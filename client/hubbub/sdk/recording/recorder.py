@@ -4,15 +4,15 @@ The n-th recording of a period replaces its draft with probability 1/n, so each 
 A draft is final: its bits are randomized twice before they are written.
 The draft of an ordinal metric that reports a sum, a maximum or the last number, and that of a set, is replaced at each recording, and keeps
 that number, or whether the item was in a set, sealed.
-Call every method but `postpone` inside `with journal`.
+A recording that cannot get the journal within `WAIT_SECONDS` waits in the backlog, and is taken before the next one.
+Call every method inside `with journal`, except `postpone`, `ignore` and `drain`.
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter, deque
-from collections.abc import Mapping, MutableSequence, MutableSet
 from dataclasses import replace
+from datetime import datetime
 from itertools import islice
 from typing import NamedTuple
 
@@ -23,18 +23,19 @@ from hubbub.metrics.kinds import BloomBits, JointValue, Value
 from hubbub.metrics.metric import Metric, has_expired
 from hubbub.privacy.ledger import Account
 from hubbub.randomness import RandomBytes, uniform_below
+from hubbub.sdk.recording.backlog import Backlog, WaitingRecording
 from hubbub.sdk.recording.batch_builder import BatchBuilder
 from hubbub.sdk.recording.consent_changes import ConsentLimit
 from hubbub.sdk.recording.enrollment import Enrollment
 from hubbub.sdk.recording.subject_encoders import SubjectEncoder, SubjectEncoders
-from hubbub.sdk.runtime.clock import PeriodClock, is_plausible
+from hubbub.sdk.runtime.clock import PeriodClock, current_at, is_plausible
 from hubbub.sdk.runtime.safe_logging import OncePerKey, log_when_unlocked
 from hubbub.sdk.storage.events import DraftMerge, DraftReplacement, IgnoredRecordings
 from hubbub.sdk.storage.journal import Journal
 from hubbub.sdk.storage.state import Accounting, State
 
-MAX_POSTPONED = 10_000
-"""Recordings kept in memory while the journal is locked: by a signal handler's own thread, or by another process."""
+WAIT_SECONDS = 0.05
+"""Longest wait of one recording for other threads and processes."""
 
 SECRET_RETRY_SECONDS = CLOCK_RETRY_SECONDS = 60.0
 _MAX_LOGGED_NAME, _MAX_LISTED_METRICS = 64, 10
@@ -71,6 +72,7 @@ class Recorder:
         clock: PeriodClock,
         limit: ConsentLimit,
         random_bytes: RandomBytes,
+        backlog: Backlog,
     ) -> None:
         self._journal = journal
         self._definitions = definitions
@@ -81,30 +83,38 @@ class Recorder:
         self._limit = limit
         self._random_bytes = random_bytes
         self._is_new, self._is_new_name = OncePerKey(), OncePerKey()
-        self._postponed: deque[tuple[str | None, str, Value | JointValue]] = deque()
-        self.unsaved_ignored: Counter[str] = Counter()
+        self.backlog = backlog
 
-    def take(self, state: State, subject_id: str | None, name: str, value: Value | JointValue) -> Consent:
-        """Take one recording, then the postponed ones; return the saved consent."""
+    @property
+    def wait_seconds(self) -> float:
+        """How long the next recording may wait: not at all behind others that wait already."""
+        return 0.0 if self.backlog.recordings else WAIT_SECONDS
+
+    def take(self, state: State, subject_id: str | None, name: str, value: Value | JointValue) -> Consent | None:
+        """Take the recordings that wait, then one more; return the saved consent. None: the state is outdated, so none is taken."""
+        if self._journal.is_outdated:
+            return None
+        if self.backlog.recordings:
+            self.record_waiting(state)
         self.record(state, subject_id, name, value)
-        self.record_postponed(state)
         return state.consent
 
-    def record(self, state: State, subject_id: str | None, name: str, value: Value | JointValue) -> None:
+    def record(
+        self, state: State, subject_id: str | None, name: str, value: Value | JointValue, moment: datetime | None = None
+    ) -> None:
         """Take one recording, or count it as ignored with its reason.
 
         The steps: check the consent, find the definition and its encoder, read the account once, write the draft.
+
+        moment : when it was made, if it has waited
         """
-        if self._journal.is_outdated:
-            self.postpone(subject_id, name, value)
-            return
         try:
             self._check_consent(state)
-            if not is_plausible(self._clock.now()):
+            if not is_plausible(moment or self._clock.now()):
                 raise _Ignored("clock")
             metric = self._definition(name)
             subject, encoder, valid = self._encoder(state, metric, subject_id, value)
-            account, period = self._account(state, subject, metric)
+            account, period = self._account(state, subject, metric, moment)
             self._draft(state, account, period, encoder, valid)
         except _Ignored as ignored:
             self.ignore(ignored.reason)
@@ -140,9 +150,9 @@ class Recorder:
             self._log_once(f"record: {problem}")
             raise _Ignored("invalid") from None
 
-    def _account(self, state: State, subject: str, metric: Metric) -> tuple[Account, str]:
-        """Account of a subject and metric, brought to the current period, and the period of the draft."""
-        current = self._clock.current(metric.period)
+    def _account(self, state: State, subject: str, metric: Metric, moment: datetime | None) -> tuple[Account, str]:
+        """Account of a subject and metric, brought to the recording's period, and the period of the draft."""
+        current = self._clock.current(metric.period) if moment is None else current_at(metric.period, moment)
         if has_expired(metric, current.period.start):
             self._log_once(f"record: {metric.name} expired on {metric.expires}: its recordings are ignored")
             raise _Ignored("expired")
@@ -178,30 +188,39 @@ class Recorder:
             self._journal.write(DraftMerge(account.subject, account.digest, period, count))
 
     def postpone(self, subject_id: str | None, name: str, value: Value | JointValue) -> None:
-        """Keep a recording in memory until the journal can be locked; beyond `MAX_POSTPONED` it is counted as `no-state`."""
-        if len(self._postponed) < MAX_POSTPONED:
-            self._postponed.append((subject_id, name, _copied(value)))
-        else:
+        """Let a recording wait in memory. If consent was off when the state was read last, or too many wait, count it as ignored."""
+        if self._journal.is_known_off:
+            self.ignore("consent")
+        elif not self.backlog.add(
+            WaitingRecording(subject_id, name, value, self._clock.now(), self._journal.known_consent)
+        ):
             self.ignore("no-state")
 
-    def record_postponed(self, state: State) -> None:
-        """Take the postponed recordings."""
-        while self._postponed and not self._journal.is_outdated:
-            try:
-                postponed = self._postponed.popleft()
-            except IndexError:  # a signal handler took the last one
-                return
-            self.record(state, *postponed)
+    def record_waiting(self, state: State) -> None:
+        """Take the recordings that wait, unless the state is outdated. Those of an earlier consent are ignored."""
+        while not self._journal.is_outdated and (waiting := self.backlog.take()) is not None:
+            if self._is_of_this_consent(state, waiting):
+                moment = min(waiting.moment, self._clock.now())
+                self.record(state, waiting.subject_id, waiting.name, waiting.value, moment)
+            else:
+                self.ignore("consent")
 
-    def before_consent_change(self, state: State, level_changes: bool) -> None:
-        """Take the postponed recordings; if the level changes, ignore the ones that cannot be taken now: they belong to the old level."""
-        self.record_postponed(state)
-        if level_changes:
-            self.ignore("consent", len(self._postponed))
-            self._postponed.clear()
+    def _is_of_this_consent(self, state: State, waiting: WaitingRecording) -> bool:
+        """Return whether a recording was made under the saved consent: what was recorded before a withdrawal must not be reported."""
+        if waiting.consent is not None:
+            return waiting.consent == state.consent_identity
+        return state.consent_time <= waiting.moment.timestamp() <= self._clock.now().timestamp()
+
+    def before_consent_change(self, state: State, consent: Consent) -> None:
+        """Take the recordings that wait, unless consent is withdrawn. If the level changes, ignore those that wait still."""
+        if consent is not Consent.OFF:
+            self.record_waiting(state)
+        if consent is Consent.OFF or consent is not state.consent:
+            while self.backlog.take() is not None:
+                self.ignore("consent")
 
     def prepare_upload(self, state: State) -> UploadReadiness:
-        """Take the postponed recordings, save the ignored counts, and build one slice of the due batches."""
+        """Take the recordings that wait, save the ignored counts, and build one slice of the due batches."""
         self.save(state)
         if state.consent is Consent.OFF:
             self._encoders.forget_secret()
@@ -220,29 +239,33 @@ class Recorder:
         seconds = math.inf if end is None else max((end - self._clock.now()).total_seconds(), 0.001)
         return UploadReadiness(may_send=True, seconds=seconds)
 
-    @property
-    def has_unsaved(self) -> bool:
-        """Whether `save` has something to do: it saves no counts under "off"."""
-        return bool(self._postponed or (self.unsaved_ignored and not self._journal.is_known_off))
+    def drain(self) -> None:
+        """Save what is in memory alone: recordings that wait, and the counts of ignored ones, which are not saved under "off"."""
+        unsaved = self.backlog.recordings or (self.backlog.ignored and not self._journal.is_known_off)
+        if unsaved and self._limit.allowed is not Consent.OFF:
+            self._journal.run(self.save)
 
     def save(self, state: State) -> None:
-        """Take the postponed recordings, and save the ignored counts."""
-        self.record_postponed(state)
-        if self.unsaved_ignored and state.consent is not Consent.OFF:
-            self._journal.write(IgnoredRecordings(dict(self.unsaved_ignored)))
-            self.unsaved_ignored.clear()
+        """Take the recordings that wait, and save the ignored counts."""
+        self.record_waiting(state)
+        if self.backlog.ignored and state.consent is not Consent.OFF:
+            self._journal.write(IgnoredRecordings(dict(self.backlog.take_ignored())))
 
     def accounting(self, state: State) -> Accounting:
-        """Counters of the state, with the ignored recordings that are not saved yet."""
-        self.record_postponed(state)
-        saved, unsaved = state.accounting(), self.unsaved_ignored
+        """Counters of the state, with the ignored recordings that are not saved yet, and the recordings that wait."""
+        self.record_waiting(state)
+        saved, unsaved = state.accounting(), self.backlog.ignored
         ignored = {reason: number + unsaved[reason] for reason, number in saved.ignored.items()}
-        return replace(saved, recorded=saved.recorded + unsaved.total(), ignored=ignored)
+        return replace(
+            saved,
+            recorded=saved.recorded + unsaved.total(),
+            waiting=len(self.backlog.recordings),
+            ignored=ignored,
+        )
 
     def ignore(self, reason: str, number: int = 1) -> None:
-        """Count recordings as ignored. Any thread may call it, also outside `with journal`."""
-        with self._journal.thread_lock:
-            self.unsaved_ignored[reason] += number
+        """Count recordings as ignored."""
+        self.backlog.ignore(reason, number)
 
     def ignore_wrong_call(self, message: str) -> None:
         """Count a wrong call of `record` as ignored (`invalid`), and log its message once."""
@@ -262,13 +285,6 @@ class Recorder:
         """Log a wrong call of `record` once: with names and types, never with a value."""
         if self._is_new(message):
             log_when_unlocked("%s", message)
-
-
-def _copied(value: Value | JointValue) -> Value | JointValue:
-    """Return a value that the app cannot change any more."""
-    if isinstance(value, Mapping):
-        return dict(value)
-    return tuple(value) if isinstance(value, MutableSet | MutableSequence) else value
 
 
 def _unknown(name: str, definitions: Definitions) -> str:

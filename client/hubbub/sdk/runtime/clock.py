@@ -90,12 +90,16 @@ class PeriodClock:
 
     def current(self, kind: PeriodKind) -> CurrentPeriod:
         """Return the current period of a kind."""
-        day = self.now().date()
+        now = self.now()
+        day = now.date()
         if self._day != day:
             self.went_back |= self._day is not None and day < self._day
-            periods = [Period.containing(kind, day) for kind in PeriodKind]
-            self._current = {
-                period.kind: CurrentPeriod(period, str(period), str(period.next().next())) for period in periods
-            }
+            self._current = {kind: current_at(kind, now) for kind in PeriodKind}
             self._day = day
         return self._current[kind]
+
+
+def current_at(kind: PeriodKind, moment: datetime) -> CurrentPeriod:
+    """Return the period of a kind that was current at a moment."""
+    period = Period.containing(kind, moment.date())
+    return CurrentPeriod(period, str(period), str(period.next().next()))

@@ -10,6 +10,7 @@ A written event survives the process at once, and a power loss once `sync` has r
 from __future__ import annotations
 
 import errno
+import math
 import os
 import threading
 import time
@@ -48,6 +49,7 @@ LOCK_TIMEOUT_SECONDS = 5.0
 MAX_PENDING_EVENTS = 10_000
 """Events kept in memory while the disk refuses them."""
 
+_PATIENT_AFTER_SECONDS = 1.0
 _READ_CHUNK_BYTES = 1 << 20
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -79,6 +81,8 @@ class Journal:
         self._locked = self._has_partial_record = self._closes_after_section = False
         self._was_read = self._is_reading_refused = False
         self._lock_timeout = LOCK_TIMEOUT_SECONDS
+        self._wait_seconds = math.inf
+        """How long the current section may wait for the lock."""
         self._is_last_wait = False
         self._state = State()
         self._file: File | None = None
@@ -101,6 +105,11 @@ class Journal:
     def is_known_off(self) -> bool:
         """Whether consent was off when the state was read last. It takes no lock."""
         return self.is_read and self._state.consent is Consent.OFF
+
+    @property
+    def known_consent(self) -> tuple[Consent, str] | None:
+        """`State.consent_identity` of the state that was read last; None if none was. It takes no lock."""
+        return self._state.consent_identity if self._was_read else None
 
     @property
     def is_inherited(self) -> bool:
@@ -146,17 +155,49 @@ class Journal:
         try:
             journal_threads.append(me)
             with self.thread_lock:
-                depth = self._depth
-                try:
-                    self._depth = depth + 1
-                    self._enter()
-                    return step(self._state, *arguments, **named)
-                finally:
-                    self._depth = depth
-                    self._leave()
+                return self._run(math.inf, step, *arguments, **named)
         finally:
             journal_threads.remove(me)
             flush_pending_logs()
+
+    def run_within(
+        self, seconds: float, step: Callable[Concatenate[State, P], T], *arguments: P.args, **named: P.kwargs
+    ) -> T | None:
+        """Return what `run` does, but wait no longer than this for other threads and processes.
+
+        None if another thread does not leave the journal. If another process does not, the step sees an outdated state.
+        """
+        if self._process is not noticed_process():
+            return step(self._state, *arguments, **named)
+        me = self._process, threading.get_ident()
+        try:
+            journal_threads.append(me)
+            until = time.monotonic() + seconds
+            try:
+                if not self.thread_lock.acquire(timeout=seconds):
+                    return None
+                return self._run(until - time.monotonic(), step, *arguments, **named)
+            finally:
+                # The exception of a signal handler may come just after the lock was acquired. `suppress` would let another one come first.
+                try:  # noqa: SIM105
+                    self.thread_lock.release()
+                except RuntimeError:  # it was not acquired
+                    pass
+        finally:
+            journal_threads.remove(me)
+            flush_pending_logs()
+
+    def _run(
+        self, wait_seconds: float, step: Callable[Concatenate[State, P], T], *arguments: P.args, **named: P.kwargs
+    ) -> T:
+        depth = self._depth
+        try:
+            self._depth = depth + 1
+            self._enter(wait_seconds)
+            return step(self._state, *arguments, **named)
+        finally:
+            self._depth = depth
+            self._leave()
 
     def __enter__(self) -> State:
         """Begin what `run` does for one step. Only for threads of hubbub, which no signal handler interrupts.
@@ -207,15 +248,16 @@ class Journal:
             with suppress(OSError):
                 lock.close()
 
-    def _enter(self) -> None:
+    def _enter(self, wait_seconds: float = math.inf) -> None:
         """At the start of the outermost section: lock, repair what an exception interrupted, and read what other processes wrote."""
         if self._depth > 1:
             return
+        self._wait_seconds = wait_seconds
         try:
             if self._lock is None:
                 self._disk.make_directory(self.directory)
                 self._lock = self._disk.lock(self.directory / "lock")
-            self.acquire_lock(self._lock)
+            self.acquire_lock(self._lock, wait_seconds)
             self._locked = True
             if self._has_partial_record:  # an exception interrupted a write or a replay
                 self._load()
@@ -228,26 +270,42 @@ class Journal:
             self._is_reading_refused = True
             if self._has_partial_record:
                 self._forget_files()
-            self.degrade(problem)
+            if wait_seconds == math.inf or not isinstance(problem, TimeoutError):
+                self.degrade(problem)
+
+    def limit_wait(self, seconds: float) -> None:
+        """Wait for the lock no longer than this, also in a wait that has begun, until the lock was free once."""
+        self._lock_timeout = min(self._lock_timeout, seconds)
 
     def limit_last_wait(self, seconds: float) -> None:
         """Before the program ends: wait for the lock no longer than this."""
-        self._lock_timeout, self._is_last_wait = min(self._lock_timeout, seconds), True
+        self.limit_wait(seconds)
+        self._is_last_wait = True
 
-    def acquire_lock(self, lock: Lock) -> None:
-        """Acquire a lock between processes; raise TimeoutError after `LOCK_TIMEOUT_SECONDS`."""
-        waited, pause = 0.0, 0.0001
-        while not lock.acquire(wait=False):
-            if waited >= self._lock_timeout:
-                self._lock_timeout = 0.0
+    def acquire_lock(self, lock: Lock, seconds: float = math.inf) -> None:
+        """Acquire a lock between processes; raise TimeoutError after `seconds`, at most `LOCK_TIMEOUT_SECONDS`."""
+        if not lock.acquire(wait=False):
+            self._wait_for(lock, seconds)
+        if self._lock_timeout == 0:
+            self.clear_problem()
+        self._lock_timeout = LOCK_TIMEOUT_SECONDS
+
+    def _wait_for(self, lock: Lock, seconds: float) -> None:
+        began, waited, pause = time.monotonic(), 0.0, 0.0001
+        while True:
+            if waited >= min(seconds, self._lock_timeout):
+                if self._lock_timeout <= seconds:
+                    self._lock_timeout = 0.0
                 raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
             self._sleep(pause)
             if self.is_inherited:
                 raise OSError(errno.EBADF, "the lock belongs to the parent process")
-            waited, pause = waited + pause, min(1.5 * pause, 0.02)
-        if self._lock_timeout == 0:
-            self.clear_problem()
-        self._lock_timeout = LOCK_TIMEOUT_SECONDS
+            if lock.acquire(wait=False):
+                return
+            # the pauses alone, if a test has frozen the clock
+            waited = max(waited + pause, time.monotonic() - began)
+            # processes that record without pause leave short gaps, which long pauses miss
+            pause = min(1.5 * pause, 0.001 if waited < _PATIENT_AFTER_SECONDS else 0.02)
 
     def write(self, *events: Event) -> None:
         """Append events in one write and apply them to the state. Call it inside `with journal`."""
@@ -407,7 +465,7 @@ class Journal:
         try:
             return read(*arguments, **named)
         finally:
-            self.acquire_lock(self._lock)
+            self.acquire_lock(self._lock, self._wait_seconds)
             self._locked = True
 
     @staticmethod

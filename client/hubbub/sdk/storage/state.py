@@ -68,6 +68,9 @@ class Accounting:
     ----------
     recorded
         Recordings.
+    waiting
+        Recordings that wait in the memory of this process, because another thread or process uses the state. They are not in
+        `recorded` yet, and a kill loses them.
     chosen
         Recordings that became a draft.
     superseded
@@ -101,6 +104,7 @@ class Accounting:
     """
 
     recorded: int
+    waiting: int
     chosen: int
     superseded: int
     ignored: Mapping[str, int]
@@ -447,6 +451,11 @@ class State:
         self.formed = max(self.formed, known)
         self.dropped["corrupt"] += self.formed - known
 
+    @property
+    def consent_identity(self) -> tuple[Consent, str]:
+        """Level of consent and tag of the secret. A withdrawal changes it for good, because the next consent has a new secret."""
+        return self.consent, self.secret_tag
+
     def consent_event(self) -> ConsentChange:
         """Return the event of the current consent."""
         return ConsentChange(self.consent, self.consent_text, self.consent_time, self.reports_from)
@@ -487,6 +496,7 @@ class State:
         """Return the counters. Both identities of the module's docstring hold between them."""
         return Accounting(
             recorded=self.chosen + self.superseded + self.ignored.total(),
+            waiting=0,
             chosen=self.chosen,
             superseded=self.superseded,
             ignored={reason: self.ignored[reason] for reason in IGNORE_REASONS},

@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import TextIO
@@ -158,11 +159,13 @@ class DebugRecorder(Recorder):
     The text quotes defined names only: a name may be a value that was passed in the wrong place.
     """
 
-    def record(self, state: State, subject_id: str | None, name: str, value: Value | JointValue) -> None:
+    def record(
+        self, state: State, subject_id: str | None, name: str, value: Value | JointValue, moment: datetime | None = None
+    ) -> None:
         """Take one recording, and print it when no lock is held."""
-        before = Counter(self.unsaved_ignored)
-        super().record(state, subject_id, name, value)
-        reason = next(iter(self.unsaved_ignored - before), None)
+        before = Counter(self.backlog.ignored)
+        super().record(state, subject_id, name, value, moment)
+        reason = next(iter(self.backlog.ignored - before), None)
         metric = self._definitions.get(name) if isinstance(name, str) else None
         label = "record" if metric is None else metric.name
         text = f"ignored: {_IGNORED_TEXTS[reason]}" if reason else self._draft_text(state, subject_id, metric)

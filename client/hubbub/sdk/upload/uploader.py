@@ -43,12 +43,16 @@ LEASE_RETRY_SECONDS = 5.0
 
 
 class Uploader:
-    """The upload thread of a client: started by the first call that needs it, stopped by `stop`, started again on demand."""
+    """The upload thread of a client: started by the first call that needs it, stopped by `stop`, started again on demand.
 
-    def __init__(self, journal: Journal, compactor: Compactor, sender: Sender) -> None:
+    drain : saves what is in memory alone
+    """
+
+    def __init__(self, journal: Journal, compactor: Compactor, sender: Sender, drain: Callable[[], None]) -> None:
         self._journal = journal
         self._compactor = compactor
         self._sender = sender
+        self._drain = drain
         self._starting = threading.RLock()
         self._loop: UploadLoop | None = None
 
@@ -62,7 +66,7 @@ class Uploader:
         with self._starting:
             if self._loop is None:
                 self._sender.begin()
-                loop = UploadLoop(self._journal, self._compactor, self._sender)
+                loop = UploadLoop(self._journal, self._compactor, self._sender, self._drain)
                 try:
                     loop.start()
                     self._loop = loop if loop.is_alive else None
@@ -102,10 +106,11 @@ def is_uwsgi_master() -> bool:
 class UploadLoop:
     """One run of the upload thread: calls `Sender.attempt` when woken and when a batch is due."""
 
-    def __init__(self, journal: Journal, compactor: Compactor, sender: Sender) -> None:
+    def __init__(self, journal: Journal, compactor: Compactor, sender: Sender, drain: Callable[[], None]) -> None:
         self._journal = journal
         self._compactor = compactor
         self._sender = sender
+        self._drain = drain
         self._wakeups: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._flush_requested = self._dirty = self._stopped = False
         self._rounds_begun = self._rounds_ended = 0
@@ -181,6 +186,8 @@ class UploadLoop:
             for ended in tuple(self._flushes):
                 ended.put(None)
             self._sleep(min(pause, MAX_SLEEP_SECONDS))
+        if not self._journal.is_inherited:
+            call_safely(self._drain, None)
         self._sender.close()
         self._journal.close()
 
@@ -196,6 +203,7 @@ class UploadLoop:
                 return
 
     def _round(self) -> float:
+        self._drain()
         if self._journal.has_unsynced:
             self._journal.sync()
         pause = self._sender.attempt()
@@ -304,6 +312,7 @@ class Sender:
         """Return the id of the batch to send now, or the seconds until there may be one."""
         with self._journal as state:
             if self._journal.is_outdated:
+                self.overdue = True  # for all that is known
                 return LEASE_RETRY_SECONDS
             ready = UploadReadiness(may_send=True, seconds=MAX_SLEEP_SECONDS)
             if self._prepare is not None:
