@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from hubbub.consent import Consent
 from hubbub.metrics.periods import utc_now
 from hubbub.randomness import RandomBytes, system_random_bytes
 from hubbub.sdk.configuration import Configuration

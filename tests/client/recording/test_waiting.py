@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import gc
 import multiprocessing
 import os
-import signal
-import subprocess
-import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from hubbub import Accounting, Client
+from hubbub import Client
 from hubbub.client import collaborators
 from hubbub.sdk.recording import backlog
 from hubbub.sdk.recording.recorder import WAIT_SECONDS, Recorder
@@ -26,7 +20,7 @@ from hubbub.sdk.storage.filesystem import SystemDisk
 from hubbub.sdk.storage.state import State
 from hubbub.sdk.upload.uploader import UploadLoop
 from hubbub.testing import deliver
-from tests.client.conftest import HOMEPAGE, TODAY, Rig, require_balanced
+from tests.client.conftest import TODAY, Rig, require_balanced
 
 
 @contextmanager

@@ -346,6 +346,46 @@ def test_closing_in_a_signal_handler_keeps_the_lock_of_the_interrupted_call(
     assert not collaborators(client).journal.problem
 
 
+@pytest.mark.parametrize("call", ["withdraw", "close"])
+@pytest.mark.parametrize("where", ["sync", "compaction"])
+def test_signal_handler_during_a_withdrawal_ends(where: str, call: str, rig: Rig) -> None:
+    """A handler that withdraws consent waited forever for a lock of its own thread, as did one that closed the client during a sync."""
+    results: list[object] = []
+
+    def handle() -> None:
+        nonlocal is_handled
+        if not is_handled:
+            is_handled = True
+            collaborators(client).journal.run(lambda state: results.append(state.erasure_pending))
+            results.append(client.set_consent("off") if call == "withdraw" else client.close())
+
+    class HandlingFile(SystemFile):
+        def sync(self) -> None:
+            if where == "sync":
+                handle()
+            super().sync()
+
+    class Disk(SystemDisk):
+        def open(self, path: Path) -> File:
+            return HandlingFile(path)
+
+    is_handled = True
+    client = rig.agreed(disk=Disk())
+    client.record("homepage", "x")
+    collaborators(client).uploader.start().stop(5)
+    if where == "compaction":
+        collaborators(client).compactor._sleep = lambda _: handle()
+    is_handled = False
+    thread = threading.Thread(target=lambda: results.append(client.set_consent("off")), daemon=True)
+    thread.start()
+    thread.join(20)
+    assert not thread.is_alive()
+    assert results == [True, False if call == "withdraw" else None, True]
+    assert client.consent.level == "off"
+    assert not read_state(rig.state).drafts
+    assert not read_state(rig.state).erasure_pending
+
+
 def test_internal_error_does_not_reach_host(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -64,7 +64,8 @@ class Compactor:
         self._snapshot = journal.directory / SNAPSHOT
         self._new = journal.directory / f"{SNAPSHOT}.new"
         self._earlier = journal.directory / ROTATED
-        self._thread_lock = threading.Lock()
+        self._thread_lock = threading.RLock()
+        self._is_compacting = self._is_repeated = False
 
     def is_due(self) -> bool:
         """Return whether the journal is larger than its snapshot, or a kill interrupted a compaction."""
@@ -78,10 +79,18 @@ class Compactor:
         """Write a snapshot, if the journal has outgrown the last one; return whether a durable snapshot was written.
 
         always : wait for a running compaction, then compact in any case, so that no earlier record is left. Call it outside `with journal`.
+                 In a signal handler that interrupts a compaction of this thread, the interrupted one is repeated, and the result is False
         """
         if always:
             with self._thread_lock:
-                return self._compact(always=True)
+                self._is_repeated = self._is_compacting
+                if self._is_compacting:
+                    return False
+                try:
+                    self._is_compacting = True
+                    return self._compact(always=True)
+                finally:
+                    self._is_compacting = False
         if not self.is_due() or not self._thread_lock.acquire(blocking=False):
             return False
         try:
@@ -118,7 +127,8 @@ class Compactor:
                  as after an upload thread that ends
         """
         is_complete = False
-        while not is_complete:
+        while not is_complete or self._is_repeated:
+            self._is_repeated = False
             started = self._journal.run(self._begin, always=always)
             if started is None:
                 return False

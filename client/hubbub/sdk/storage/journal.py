@@ -75,7 +75,8 @@ class Journal:
         self._path = directory / JOURNAL
         self.thread_lock = threading.RLock()
         """Excludes the other threads of this process. `with journal` holds it, and the lock between processes."""
-        self._sync_lock = threading.Lock()
+        self._sync_lock = threading.RLock()
+        self._is_syncing = False
         self._depth = 0
         """Number of sections that the thread with the lock is inside of."""
         self._locked = self._has_partial_record = self._closes_after_section = False
@@ -340,7 +341,14 @@ class Journal:
         try:
             journal_threads.append(me)
             with self._sync_lock:
-                return self._sync()
+                outer = self._is_syncing
+                try:
+                    self._is_syncing = True
+                    if outer:  # a signal handler interrupted it: what it syncs is not synced yet
+                        self._unsynced = self._names_unsynced = True
+                    return self._sync()
+                finally:
+                    self._is_syncing = outer
         finally:
             journal_threads.remove(me)
             flush_pending_logs()
