@@ -174,7 +174,7 @@ class Client:
         Notes
         -----
         A recording that is ignored (unknown metric, wrong type, no consent, spent budget) is counted in
-        `accounting()`.
+        `accounting()`. One that finds the state in use for about 50 ms waits in memory, where a kill loses it.
         """
         self._record(None, metric, value)
 

@@ -74,6 +74,7 @@ def app(environ, start_response):
     answer = os.getpid()
     if call == "record":
         client.subject(subject).record("homepage", "https://example.org/")
+        assert client.accounting().waiting == 0  # a kill loses recordings that wait in memory
     elif call == "flush":
         answer = client.flush(1)
     else:

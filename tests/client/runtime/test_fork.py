@@ -47,6 +47,7 @@ CHILDREN = {
 for child in range(4):
     if os.fork() == 0:
         record(child)
+        client.close()
         os._exit(0)
 for child in range(4):
     os.wait()
@@ -61,6 +62,7 @@ thread = threading.Thread(target=keep_recording); thread.start()
 for child in range(4):
     if os.fork() == 0:
         record(child)
+        client.close()
         os._exit(0)
 for child in range(4):
     assert os.wait()[1] == 0
@@ -188,6 +190,7 @@ def fork():
         if child == 0:
             for client in clients:
                 client.record("homepage", "child")
+                client.close()
             os._exit(0)
         assert os.waitpid(child, 0)[1] == 0
 
