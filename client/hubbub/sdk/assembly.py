@@ -89,9 +89,9 @@ class Collaborators:
         self._close_files()
 
     def retire(self) -> None:
-        """End what `rebuild` replaced in this process. Its successors have what waits in memory, so it waits for no other process."""
+        """End what `rebuild` replaced in this process. Its successors have what waits in memory."""
         self.uploader.stop()
-        self.journal.limit_wait(0.0)
+        self.journal.limit_wait(EXIT_TIMEOUT_SECONDS)
         self._close_files()
 
     def _close_files(self) -> None:

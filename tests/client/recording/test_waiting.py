@@ -14,6 +14,7 @@ import pytest
 from hubbub import Client
 from hubbub.client import collaborators
 from hubbub.sdk.recording import backlog
+from hubbub.sdk.recording import recorder as recorder_module
 from hubbub.sdk.recording.recorder import WAIT_SECONDS, Recorder
 from hubbub.sdk.storage import journal as journal_module
 from hubbub.sdk.storage.filesystem import SystemDisk
@@ -180,6 +181,21 @@ def test_recordings_beyond_the_limit_are_counted(rig: Rig, monkeypatch: pytest.M
             client.record("homepage", "x")
     counts = client.accounting()
     assert (counts.recorded, counts.ignored["no-state"], counts.waiting) == (5, 2, 0)
+
+
+def test_record_takes_few_of_the_recordings_that_wait(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a long stop one `record` would take 10,000 of them. The others wait, and so does its own."""
+    monkeypatch.setattr(recorder_module, "MAX_TAKEN_BEFORE", 2)
+    client = rig.agreed()
+    with stopped_process(rig):
+        for _ in range(5):
+            client.record("homepage", "x")
+    left = []
+    for _ in range(5):
+        client.record("homepage", "x")
+        left.append(len(collaborators(client).recorder.backlog.recordings))
+    assert left == [4, 3, 2, 0, 0]
+    assert taken(client) == (10, 0, 0)
 
 
 def test_value_that_waits_cannot_be_changed(rig: Rig) -> None:

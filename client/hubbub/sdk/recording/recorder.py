@@ -23,7 +23,7 @@ from hubbub.metrics.kinds import BloomBits, JointValue, Value
 from hubbub.metrics.metric import Metric, has_expired
 from hubbub.privacy.ledger import Account
 from hubbub.randomness import RandomBytes, uniform_below
-from hubbub.sdk.recording.backlog import Backlog, WaitingRecording
+from hubbub.sdk.recording.backlog import MAX_WAITING, Backlog, WaitingRecording
 from hubbub.sdk.recording.batch_builder import BatchBuilder
 from hubbub.sdk.recording.consent_changes import ConsentLimit
 from hubbub.sdk.recording.enrollment import Enrollment
@@ -36,6 +36,9 @@ from hubbub.sdk.storage.state import Accounting, State
 
 WAIT_SECONDS = 0.05
 """Longest wait of one recording for other threads and processes."""
+
+MAX_TAKEN_BEFORE = 100
+"""Recordings that one `record` takes before its own; the upload thread takes the rest."""
 
 SECRET_RETRY_SECONDS = CLOCK_RETRY_SECONDS = 60.0
 _MAX_LOGGED_NAME, _MAX_LISTED_METRICS = 64, 10
@@ -91,11 +94,11 @@ class Recorder:
         return 0.0 if self.backlog.recordings else WAIT_SECONDS
 
     def take(self, state: State, subject_id: str | None, name: str, value: Value | JointValue) -> Consent | None:
-        """Take the recordings that wait, then one more; return the saved consent. None: the state is outdated, so none is taken."""
-        if self._journal.is_outdated:
-            return None
+        """Take recordings that wait, then one more; return the saved consent. None: it must wait itself, behind others or for the journal."""
         if self.backlog.recordings:
-            self.record_waiting(state)
+            self.record_waiting(state, MAX_TAKEN_BEFORE)
+        if self.backlog.recordings or self._journal.is_outdated:
+            return None
         self.record(state, subject_id, name, value)
         return state.consent
 
@@ -196,9 +199,12 @@ class Recorder:
         ):
             self.ignore("no-state")
 
-    def record_waiting(self, state: State) -> None:
+    def record_waiting(self, state: State, most: int = MAX_WAITING) -> None:
         """Take the recordings that wait, unless the state is outdated. Those of an earlier consent are ignored."""
-        while not self._journal.is_outdated and (waiting := self.backlog.take()) is not None:
+        for _ in range(most):
+            waiting = None if self._journal.is_outdated else self.backlog.take()
+            if waiting is None:
+                return
             if self._is_of_this_consent(state, waiting):
                 moment = min(waiting.moment, self._clock.now())
                 self.record(state, waiting.subject_id, waiting.name, waiting.value, moment)
