@@ -119,6 +119,18 @@ def test_recording_that_waited_belongs_to_the_period_of_its_moment(rig: Rig) -> 
     require_balanced(client.accounting())
 
 
+def test_periods_before_and_after_a_recording_that_waited_have_their_own_reports(rig: Rig) -> None:
+    client = rig.agreed()
+    rig.clock.move(days=1)
+    with stopped_process(rig):
+        client.record("homepage", "x")
+    rig.clock.move(days=1)
+    client.record("homepage", "y")
+    with collaborators(client).journal as state:
+        assert (state.chosen, state.superseded) == (2, 0)
+        assert sorted(queued.batch.period for queued in state.queue.values()) == ["2026-11-21", "2026-11-22"]
+
+
 def test_period_that_was_reported_takes_no_recording_that_waited(rig: Rig) -> None:
     """Another process reports the period of the recording meanwhile: it belongs to the next one."""
     client, other = rig.agreed(), rig.client()
@@ -137,6 +149,8 @@ def test_clock_set_back_keeps_recording_that_waited(rig: Rig) -> None:
         client.record("homepage", "x")
         rig.clock.move(days=-3)
     assert taken(client) == (1, 0, 0)
+    with collaborators(client).journal as state:
+        assert [draft.period for draft in state.drafts.values()] == ["2026-11-18"]
 
 
 @pytest.mark.parametrize("level", ["on", "local"])
