@@ -254,8 +254,8 @@ def test_exception_just_after_the_lock_was_acquired_releases_it(rig: Rig) -> Non
         release = lock.release
 
         @staticmethod
-        def acquire(timeout: float) -> bool:
-            lock.acquire(timeout=timeout)
+        def acquire(*, blocking: bool) -> bool:
+            lock.acquire(blocking=blocking)
             raise Interrupted
 
     journal.thread_lock = Interrupting()  # type: ignore[assignment]

@@ -156,7 +156,7 @@ class Journal:
         try:
             journal_threads.append(me)
             with self.thread_lock:
-                return self._run(math.inf, step, *arguments, **named)
+                return self._run(math.inf, step, arguments, named)
         finally:
             journal_threads.remove(me)
             flush_pending_logs()
@@ -173,11 +173,13 @@ class Journal:
         me = self._process, threading.get_ident()
         try:
             journal_threads.append(me)
-            until = time.monotonic() + seconds
             try:
-                if not self.thread_lock.acquire(timeout=seconds):
-                    return None
-                return self._run(until - time.monotonic(), step, *arguments, **named)
+                if not self.thread_lock.acquire(blocking=False):
+                    began = time.monotonic()
+                    if not self.thread_lock.acquire(timeout=seconds):
+                        return None
+                    seconds -= time.monotonic() - began
+                return self._run(seconds, step, arguments, named)
             finally:
                 # The exception of a signal handler may come just after the lock was acquired. `suppress` would let another one come first.
                 try:  # noqa: SIM105
@@ -189,7 +191,7 @@ class Journal:
             flush_pending_logs()
 
     def _run(
-        self, wait_seconds: float, step: Callable[Concatenate[State, P], T], *arguments: P.args, **named: P.kwargs
+        self, wait_seconds: float, step: Callable[..., T], arguments: tuple[object, ...], named: dict[str, object]
     ) -> T:
         depth = self._depth
         try:
