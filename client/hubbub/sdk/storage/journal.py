@@ -55,6 +55,10 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 
+class _BusyLockError(TimeoutError):
+    """Another process has the lock for longer than this call may wait, which is no problem of the directory."""
+
+
 class Journal:
     """The journal of one state directory.
 
@@ -273,7 +277,7 @@ class Journal:
             self._is_reading_refused = True
             if self._has_partial_record:
                 self._forget_files()
-            if wait_seconds == math.inf or not isinstance(problem, TimeoutError):
+            if not isinstance(problem, _BusyLockError):
                 self.degrade(problem)
 
     def limit_wait(self, seconds: float) -> None:
@@ -299,7 +303,8 @@ class Journal:
             if waited >= min(seconds, self._lock_timeout):
                 if self._lock_timeout <= seconds:
                     self._lock_timeout = 0.0
-                raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
+                kind = TimeoutError if seconds == math.inf else _BusyLockError
+                raise kind(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
             self._sleep(pause)
             if self.is_inherited:
                 raise OSError(errno.EBADF, "the lock belongs to the parent process")
