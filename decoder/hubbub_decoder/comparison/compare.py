@@ -306,7 +306,7 @@ def _rows(
     interval: tuple[Floats, Floats],
     p: Floats,
 ) -> tuple[Change, ...]:
-    """Changes with q-values: detected ones first, then by size; what is not determined comes last."""
+    """Tested changes of groups of candidates; p is nan where nothing is known."""
     known, fdr, confidence = np.isfinite(p), decodings[0].fdr, decodings[0].confidence
     q = np.full(len(p), np.nan)
     q[known] = q_values(p[known], fdr)
@@ -321,11 +321,26 @@ def _rows(
             low=float(interval[0][i]),
             high=float(interval[1][i]),
             p_value=float(p[i]),
-            q_value=float(q[i]),
-            detected=bool(q[i] <= fdr and p[i] < 1 - confidence) if known[i] else None,
+            q_value=math.nan,
+            detected=None,
             indistinguishable_from=group[1:],
         )
         for i, group in enumerate(groups)
+    ]
+    return detect_changes(rows, q.tolist(), fdr, confidence)
+
+
+def detect_changes(
+    changes: Sequence[Change], q: Sequence[float], fdr: float, confidence: float
+) -> tuple[Change, ...]:
+    """Changes with their q-values: detected ones first, then by size; what is not determined comes last."""
+    rows = [
+        replace(
+            change,
+            q_value=value,
+            detected=None if math.isnan(value) else value <= fdr and change.p_value < 1 - confidence,
+        )
+        for change, value in zip(changes, q, strict=True)
     ]
     return tuple(sorted(rows, key=lambda row: (not row.detected, math.isnan(row.change), -abs(row.change))))
 

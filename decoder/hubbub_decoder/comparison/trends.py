@@ -1,4 +1,8 @@
-"""Shares by period, or by the values of a group: a decoding of each, and the changes from each to the next."""
+"""Shares by period, or by the values of a group: a decoding of each, and the changes from each to the next and from the first to the last.
+
+All changes of a candidate are one family of tests, and the false discovery rate is that of the families (`family_q_values`).
+docs/explanation/mathematics.md, equations (19.6) and (19.7).
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,7 @@ from hubbub.metrics.group import PERIOD
 from hubbub.metrics.metric import Metric
 from hubbub.text import format_count
 from hubbub_decoder.blas_threads import one_blas_thread
-from hubbub_decoder.comparison.compare import collect, compare_decodings
+from hubbub_decoder.comparison.compare import collect, compare_decodings, detect_changes
 from hubbub_decoder.comparison.results import Change, Comparison, Overlap, overlap_line
 from hubbub_decoder.documents.document import (
     MAX_POINTS,
@@ -29,10 +33,12 @@ from hubbub_decoder.documents.document import (
     format_level,
     group_name,
 )
+from hubbub_decoder.inference.multiple_testing import family_q_values
 from hubbub_decoder.kinds.operations import operations_of
 from hubbub_decoder.model.design_matrix import DesignMatrix
-from hubbub_decoder.model.evidence import Collected, Evidence
-from hubbub_decoder.options import OptionFields, Progress, ignore_progress, read_options
+from hubbub_decoder.model.evidence import Collected, Evidence, combine
+from hubbub_decoder.model.repetition import Repetition
+from hubbub_decoder.options import OptionFields, Options, Progress, ignore_progress, read_options
 from hubbub_decoder.pipeline import collect_evidence, decode_evidence
 from hubbub_decoder.result import Result
 from hubbub_decoder.results.decoding import Decoding
@@ -64,12 +70,16 @@ class Trends(TableResult[Decoding], Loadable, Result):
     decodings
         Decoding of each period, in order of time, or of each value of the group, in the order of the definition.
     comparisons
-        Comparison of each decoding but the first with the one before it.
+        Comparison of each decoding but the first with the one before it. Its q-values are adjusted for all changes.
+    overall
+        Comparison of the mean of the last periods with that of the first, as many as show a steady change best, or of
+        the last value of the group with the first. None: there is one decoding.
     """
 
     metric: Metric
     decodings: tuple[Decoding, ...]
     comparisons: tuple[Comparison, ...]
+    overall: Comparison | None
 
     @property
     def by(self) -> str:
@@ -92,6 +102,17 @@ class Trends(TableResult[Decoding], Loadable, Result):
         return tuple(sorted(means, key=lambda name: (math.isnan(means[name]), -means[name])))
 
     @property
+    def changed(self) -> tuple[str, ...]:
+        """Candidates with a detected change, over all periods or from one to the next, in the order of `candidates`."""
+        detected = {change.candidate for test in self._tests for change in test.detected}
+        return tuple(name for name in self.candidates if name in detected)
+
+    @property
+    def _tests(self) -> tuple[Comparison, ...]:
+        """All comparisons, each once."""
+        return self.comparisons if self.overall is None or len(self) == 2 else (self.overall, *self.comparisons)
+
+    @property
     def _columns(self) -> Mapping[str, str]:
         of_changes = {column: columns_of(Change)[name] for name, column in _CHANGE_COLUMNS.items()}
         return {self._column: "str"} | columns_of(Estimate, "candidate", *_COLUMNS) | of_changes
@@ -111,7 +132,7 @@ class Trends(TableResult[Decoding], Loadable, Result):
         return f"<Trends of {self.metric.title}: {format_count(len(self.decodings), self.by)}>"
 
     def has_signal(self, candidate: str) -> bool:
-        """Return whether a candidate is detected in a decoding, or its change between two.
+        """Return whether a candidate is detected in a decoding, or a change of it.
 
         Parameters
         ----------
@@ -124,12 +145,13 @@ class Trends(TableResult[Decoding], Loadable, Result):
             Whether any test confirms it.
         """
         shown = any(decoding[candidate].detected for decoding in self.decodings)
-        return shown or any(comparison[candidate].detected for comparison in self.comparisons)
+        return shown or any(comparison[candidate].detected for comparison in self._tests)
 
     def to_dict(self) -> dict[str, Any]:
         return self._about() | {
             "decodings": [decoding.to_dict() for decoding in self.decodings],
             "comparisons": [comparison._changes_dict() for comparison in self.comparisons],
+            "overall": None if self.overall is None else self.overall.to_dict(),
         }
 
     @classmethod
@@ -137,7 +159,8 @@ class Trends(TableResult[Decoding], Loadable, Result):
         decodings = tuple(map(Decoding.from_dict, values["decodings"]))
         pairs = zip(values["comparisons"], pairwise(decodings), strict=True)
         comparisons = tuple(Comparison._of_decodings(changes, *pair) for changes, pair in pairs)
-        return cls._from_values(values, {"decodings": decodings, "comparisons": comparisons})
+        overall = None if values["overall"] is None else Comparison.from_dict(values["overall"])
+        return cls._from_values(values, {"decodings": decodings, "comparisons": comparisons, "overall": overall})
 
     def _about(self) -> dict[str, Any]:
         return {"metric": self.metric.to_dict(), "by": self.by, "labels": list(self.labels)}
@@ -165,7 +188,7 @@ class Trends(TableResult[Decoding], Loadable, Result):
         names = [name for name in self.candidates if every or self.has_signal(name)][:top]
         reports = sum(decoding.num_reports for decoding in decodings)
         days = f"{self.labels[0]} .. {self.labels[-1]}" if self.by == PERIOD else ", ".join(self.labels)
-        number, *last = change_lines(self.comparisons, self.by)
+        number, *last = change_lines(self)
         return Document(
             f"{self.metric.title}: {format_count(len(self), self.by)}, {days}, {format_count(reports, 'report')}",
             _table(self, names),
@@ -229,8 +252,8 @@ class Trends(TableResult[Decoding], Loadable, Result):
 
 
 def _table(trends: Trends, names: Sequence[str]) -> Table:
-    """Table of some candidates: the latest shares, as many as fit, and the change between the last two periods."""
-    decodings, last = trends.decodings[-MAX_POINTS:], trends.comparisons[-1] if trends.comparisons else None
+    """Table of some candidates: the latest shares, as many as fit, and the change over all periods."""
+    decodings, overall, changed = trends.decodings[-MAX_POINTS:], trends.overall, {*trends.changed}
     level, shown = format_level(trends.decodings[0].confidence), trends.labels[-MAX_POINTS:]
     columns = [
         Column.names(trends.metric.kind.value_noun),
@@ -238,29 +261,34 @@ def _table(trends: Trends, names: Sequence[str]) -> Table:
         *(Column.shares(label, width=10, spare=0) for label in shown[:-1]),
         Column.shares(shown[-1], width=10),
     ]
-    if last is not None:
+    if overall is not None:
         interval = Column.changes(f"{level} interval", width=15)
-        columns += [Column.changes("last change"), interval, Column.q_values()]
+        columns += [Column.changes("change"), interval, Column.q_values()]
     rows = []
     for name in names:
         shares = tuple(decoding[name].share for decoding in decodings)
         cells: list[Cell] = [group_name(decodings[-1][name].group), Sparkline(shares), *shares]
-        if last is not None:
-            change = last[name]
+        if overall is not None:
+            change = overall[name]
             cells += [change.change, (change.low, change.high), change.q_value]
-        rows.append(Row(tuple(cells), "" if last is not None and last[name].detected else "dim"))
+        rows.append(Row(tuple(cells), "" if name in changed else "dim"))
     return Table(tuple(columns), tuple(rows))
 
 
-def change_lines(comparisons: Sequence[Comparison], by: str = PERIOD) -> Iterator[str]:
-    """Yield the number of detected changes, and what the intervals of the last comparison assume."""
-    changed = sum(len(comparison.detected) for comparison in comparisons)
-    order = "successive" if by == PERIOD else "neighbouring"
-    yield f"Detected changes in {format_count(len(comparisons), 'pair')} of {order} {by}s: {changed:,}."
-    if comparisons:
-        last = comparisons[-1]
-        of = "Last change" if by == PERIOD else f"From {label_of(last.a, by)} (a) to {label_of(last.b, by)} (b)"
-        yield f"{of}: {overlap_line(last)}"
+def change_lines(trends: Trends) -> Iterator[str]:
+    """Yield the numbers of detected changes, and what the intervals of the change over all periods assume."""
+    number, by, overall = len(trends.comparisons), trends.by, trends.overall
+    pairs = f"{format_count(number, 'pair')} of {'successive' if by == PERIOD else 'neighbouring'} {by}s"
+    in_pairs = sum(len(comparison.detected) for comparison in trends.comparisons)
+    if overall is None or number == 1:
+        yield f"Detected changes in {pairs}: {in_pairs:,}."
+    else:
+        yield (
+            f"Changed: {len(trends.changed):,} of {len(overall):,} (false discovery rate {overall.fdr:.0%}). "
+            f"Detected changes from {label_of(overall.a, by)} to {label_of(overall.b, by)}: {len(overall.detected):,}; in {pairs}: {in_pairs:,}."
+        )
+    if overall is not None:
+        yield f"From {label_of(overall.a, by)} (a) to {label_of(overall.b, by)} (b): {overlap_line(overall)}"
 
 
 @one_blas_thread()
@@ -272,7 +300,7 @@ def decode_each(
     progress: Progress = ignore_progress,
     **options: Unpack[OptionFields],
 ) -> Trends:
-    """Decode each period, or each value of a metric's group, and estimate the changes from each to the next.
+    """Decode each period, or each value of a metric's group, and estimate the changes from each to the next and over all.
 
     Parameters
     ----------
@@ -291,8 +319,8 @@ def decode_each(
     Returns
     -------
     Trends
-        Decoding of each period in order of time, or of each value with reports in the order of the definition, and its
-        comparison with the one before.
+        Decoding of each period in order of time, or of each value with reports in the order of the definition, its
+        comparison with the one before, and that of the last with the first.
 
     Raises
     ------
@@ -307,6 +335,9 @@ def decode_each(
     -----
     A client has one value of a group in a period. In several periods it may have moved to another one: the covariance
     that this gives is estimated as that of two periods, and not taken off where the reports do not show it.
+
+    A candidate is found to change if its change over all periods, or one from a period to the next, is large. The false
+    discovery rate is that of the candidates, however many periods there are.
     """
     chosen = read_options(options, OptionFields)
     metric, samples = _divide(summaries, by)
@@ -314,7 +345,7 @@ def decode_each(
     operations.check_comparable()
     evidence = [collect_evidence(sample, chosen) for sample in samples]
     names = operations.rows(candidates)
-    stages, labels = 2 * len(evidence) - 1, [label_of(sample, by) for sample in samples]
+    stages, labels = 2 * len(evidence) - (len(evidence) < 3), [label_of(sample, by) for sample in samples]
     decodings = []
     for i, of_one in enumerate(evidence):
         progress(f"decoding {labels[i]}", i / stages)
@@ -325,7 +356,57 @@ def decode_each(
         progress(f"comparing {labels[before]} and {labels[after]}", (len(samples) + i) / stages)
         pair = (evidence[before], evidence[after]), (decodings[before], decodings[after])
         comparisons.append(compare_decodings(*pair, names, known))
-    return Trends(metric, tuple(decodings), tuple(comparisons))
+    if len(comparisons) < 2:
+        return Trends(metric, tuple(decodings), tuple(comparisons), comparisons[0] if comparisons else None)
+    progress(f"comparing {labels[0]} and {labels[-1]}", (stages - 1) / stages)
+    ends, of_ends = [evidence[0], evidence[-1]], [decodings[0], decodings[-1]]
+    size = _end_size(evidence) if by == PERIOD else 1
+    if size > 1:
+        ends = [collect_evidence(combine(part), chosen) for part in (samples[:size], samples[-size:])]
+        of_ends = [decode_evidence(end, names, chosen) for end in ends]
+    overall = compare_decodings((ends[0], ends[1]), (of_ends[0], of_ends[1]), names, known)
+    overall, *comparisons = _with_common_rate((overall, *comparisons), chosen)
+    return Trends(metric, tuple(decodings), tuple(comparisons), overall)
+
+
+def _end_size(evidence: Sequence[Evidence]) -> int:
+    """Number M of periods at either end that shows a steady change of a rare candidate best. docs/explanation/mathematics.md, equation (19.6).
+
+        (T - M) / (T - 1) of the change, with variance (D + R_M G) / M at either end
+
+    D, G : instantaneous and permanent noise of a report      R_M : `Repetition` of M periods, in either end
+    """
+    metric, number = evidence[0].metric, len(evidence)
+    periods = [period for sample in evidence for period in sample.periods]
+    instantaneous, permanent = (
+        float(noise[0]) for noise in evidence[0].params.mechanism.noise_variances(np.zeros(1))
+    )
+
+    def variance(size: int) -> float:
+        noise = 2 * instantaneous
+        for end in (periods[:size], periods[-size:]):
+            repetition = Repetition.from_periods(metric, end if evidence[0].same_clients else ())
+            noise += repetition.per_response * permanent
+        return noise / (size * (number - size) ** 2)
+
+    return min(range(1, number // 2 + 1), key=variance)
+
+
+def _with_common_rate(tests: Sequence[Comparison], options: Options) -> list[Comparison]:
+    """Comparisons over all periods and of each pair with the q-values of all, of which the first has half the weight."""
+    changes = [{change.candidate: change for change in test} for test in tests]
+    names, pairs = list(changes[0]), len(tests) - 1
+    p = np.array([[of_test[name].p_value for of_test in changes] for name in names])
+    q = family_q_values(p, np.array([0.5, *[0.5 / pairs] * pairs]))
+    return [
+        replace(
+            test,
+            changes=detect_changes(
+                [of_test[name] for name in names], column.tolist(), options.fdr, options.confidence
+            ),
+        )
+        for test, of_test, column in zip(tests, changes, q.T, strict=True)
+    ]
 
 
 def _divide(summaries: Iterable[Collected], by: str) -> tuple[Metric, list[Collected]]:
@@ -377,9 +458,11 @@ def _span_periods(samples: Sequence[Collected]) -> bool:
 
 
 def label_of(of: Collected | Decoding, by: str) -> str:
-    """First day of the period, or value of the group."""
+    """First day of the period, or of the first and the last one; or value of the group."""
     group = of.metric.group
-    return of.periods[0] if by == PERIOD or group is None else group.value or ""
+    if by == PERIOD or group is None:
+        return " .. ".join(dict.fromkeys((of.periods[0], of.periods[-1])))
+    return group.value or ""
 
 
 def _several_periods(summary: Collected) -> SummaryError:

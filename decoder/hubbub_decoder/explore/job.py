@@ -119,7 +119,7 @@ class Job:
                 labelled = zip(result.decodings, result.labels, strict=True)
                 rows = [PeriodRow.from_decoding(decoding, label=label) for decoding, label in labelled]
                 documents = [decoding.to_dict() for decoding in result.decodings]
-                more: dict[str, Any] = {"comparisons": result.comparisons, "by": result.by}
+                more: dict[str, Any] = {"compared": result, "by": result.by}
                 return render_metric(result.metric, rows, documents, scripts, **more, **shared)
             case Comparison():
                 shared["provenance"] = provenance_rows(result.b, files, candidates)

@@ -167,6 +167,37 @@ def q_values(p: Floats, fdr: float, strata: Indices | None = None) -> Floats:
     return q
 
 
+def family_q_values(p: Floats, weights: Floats) -> Floats:
+    """Q-values (M, T) of T tests in each of M families, such as all changes of one candidate, at one false discovery rate of the families.
+
+        p_v = min over t of p_vt / w_t     R of M families are the discoveries of Benjamini & Hochberg at the rate q
+        q_vt = smallest q with p_vt / w_t <= q R / M
+
+    q R / M is the level that the selection of R families leaves to each. At it, Bonferroni's tests find a change in exactly the R families.
+    The mean over these families of the chance of a false change is at most q, however the tests of a family depend on each other.
+
+    p : (M, T) nan where nothing is known; a family of nan only does not count in M      weights : (T,) w, with the sum 1
+
+    Source: Benjamini & Bogomolov 2014. docs/explanation/mathematics.md, equation (19.7).
+
+    >>> p = np.array([[0.001, 0.02], [0.4, 0.012], [0.5, 0.9], [np.nan, np.nan]])
+    >>> family_q_values(p, np.array([0.5, 0.5])).round(12).tolist()  # .012 is in the second of two families: 3 x .024 / 2
+    [[0.006, 0.06], [1.0, 0.036], [1.0, 1.0], [nan, nan]]
+    """
+    weighted, tested = p / weights, ~np.isnan(p).all(axis=1)
+    size = int(tested.sum())
+    if not size:
+        return np.full_like(p, np.nan)
+    ranks = np.arange(1, size + 1)
+    smallest = np.sort(np.nanmin(weighted[tested], axis=1))
+    of_rank = np.minimum.accumulate((smallest * size / ranks)[::-1])[::-1]
+    # of the first R families; from there to the next family, the level q R / M grows with q
+    rank = np.searchsorted(of_rank * ranks / size, weighted)
+    between = np.divide(weighted * size, rank, out=np.full_like(weighted, np.inf), where=rank > 0)
+    q = np.minimum(np.append(of_rank, np.inf)[rank], between)
+    return np.where(np.isnan(p), np.nan, np.minimum(q, 1))
+
+
 def largest_p_values(p: Floats, fdr: float, num_discoveries: int, strata: Indices | None = None) -> Floats:
     """Largest p-value, (M,), with which a discovery would still be one: w fdr R / (pi_0 M) of R discoveries, at most fdr; as in `q_values`.
 

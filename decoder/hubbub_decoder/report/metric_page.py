@@ -10,8 +10,8 @@ from typing import Any
 from hubbub.metrics.buckets import Buckets
 from hubbub.metrics.group import PERIOD
 from hubbub.metrics.metric import Metric
-from hubbub_decoder.comparison.results import Change, Comparison
-from hubbub_decoder.comparison.trends import change_lines, label_of
+from hubbub_decoder.comparison.results import Change
+from hubbub_decoder.comparison.trends import Trends, change_lines, label_of
 from hubbub_decoder.documents.document import format_level, group_name
 from hubbub_decoder.report.about import definition_rows, privacy_rows
 from hubbub_decoder.report.rendering import Scripts, json_numbers, render
@@ -80,7 +80,7 @@ def render_metric(
     *,
     provenance: Iterable[tuple[str, str]] = (),
     path: Sequence[tuple[str, str]] = (),
-    comparisons: Sequence[Comparison] = (),
+    compared: Trends | None = None,
     view: Mapping[str, Any] | None = None,
     by: str = PERIOD,
     groups: Sequence[tuple[str, str]] = (),
@@ -90,7 +90,7 @@ def render_metric(
     periods   : in order of time
     decodings : documents of `Decoding.to_dict`; those of single periods are drawn over time
     path      : labels and addresses of the pages above this one
-    comparisons : of successive periods
+    compared  : the same decodings with their changes; None: without
     view      : what `view.html.j2` lets the reader choose; None: nothing
     by        : what the decodings differ in, as `Trends.by`
     groups    : labels and addresses of the pages of single values of the group; "" where there is none
@@ -115,7 +115,7 @@ def render_metric(
     buckets = None if numbers is None else Buckets.from_dict(numbers["metric"]["buckets"])
     unit = (buckets.unit if buckets is not None else "") or metric.name
     has_buckets = numbers is not None and numbers["numbers"]["buckets"]
-    changes = list(change_rows(comparisons, by))
+    changes = [] if compared is None else list(change_rows(compared))
     return render(
         "metric.html.j2",
         scripts,
@@ -142,10 +142,10 @@ def render_metric(
             "means": [(period, number_texts(mean)) for period, mean in means],
             "unit": unit,
             "representative": representative_name(buckets) if buckets is not None and has_buckets else "",
-            "comparisons": comparisons,
+            "overall": None if compared is None else compared.overall,
             "changes": changes[:MAX_ROWS],
             "num_changes": len(changes),
-            "change_lines": list(change_lines(comparisons, by)),
+            "change_lines": [] if compared is None else list(change_lines(compared)),
             "periods": periods,
             "privacy": list(privacy_rows(metric)),
             "definition": list(definition_rows(metric)),
@@ -183,10 +183,15 @@ def _chart_data(trends: Sequence[Trend], periods: Sequence[str]) -> dict[str, An
     }
 
 
-def change_rows(comparisons: Sequence[Comparison], by: str = PERIOD) -> Iterator[tuple[str, str, str, Change]]:
-    """Yield name, both periods and the change of the detected changes, the latest first, and those of one pair of periods in descending order of size."""
-    for comparison in reversed(comparisons):
-        before, after = label_of(comparison.a, by), label_of(comparison.b, by)
+def change_rows(trends: Trends) -> Iterator[tuple[str, str, str, Change]]:
+    """Yield name, both periods and the change of the detected changes.
+
+    Those over all periods come first, then those from one period to the next, the latest first. Those of the same periods are in descending
+    order of size.
+    """
+    over_all = [trends.overall] if trends.overall is not None and len(trends) > 2 else []
+    for comparison in (*over_all, *reversed(trends.comparisons)):
+        before, after = (label_of(decoding, trends.by) for decoding in (comparison.a, comparison.b))
         for change in comparison.detected:
             yield group_name(change.group), before, after, change
 

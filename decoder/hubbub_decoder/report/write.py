@@ -65,7 +65,7 @@ def write_trend_report(trends: Trends, path: Path, provenance: Iterable[tuple[st
         documents,
         inline_scripts(),
         provenance=provenance,
-        comparisons=trends.comparisons,
+        compared=trends,
         by=trends.by,
     )
     write_page(path, page)
