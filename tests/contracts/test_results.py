@@ -147,7 +147,7 @@ def empty_results() -> list[TableResult[Any]]:
     changes = tuple(replace(change, change=math.nan) for change in trends.comparisons[0])
     comparison = replace(trends.comparisons[0], changes=changes)
     unknown = tuple(replace(estimate, share=math.nan, low=math.nan, high=math.nan) for estimate in trends[0])
-    lines = replace(trends, decodings=(replace(trends[0], estimates=unknown),), comparisons=())
+    lines = replace(trends, decodings=(replace(trends[0], estimates=unknown),), comparisons=(), overall=None)
     mean = next(metric for metric in METRICS if not metric.kind.has_shares)
     of_mean = decode(simulate(mean, {"1": 3000}, np.random.default_rng(1)))
     return [decoding, comparison, lines, of_mean, Discoveries(None)]

@@ -13,12 +13,12 @@ from hubbub_decoder.kinds.operations import operations_of
 from hubbub_decoder.model.repetition import epoch_numbers
 from hubbub_decoder.random_state import frozen
 
-Group = tuple[Mapping[str, int], Sequence[int]]
+Clients = tuple[Mapping[str, int], Sequence[int]]
 """Number of clients with each value, and the periods in which they report, by index."""
 
 
 def simulate_panel(
-    metric: Metric, groups: Sequence[Group], periods: Sequence[str], rng: np.random.Generator
+    metric: Metric, groups: Sequence[Clients], periods: Sequence[str], rng: np.random.Generator
 ) -> list[BitCounts]:
     """Return the counts of each period."""
     mechanism, m, k = metric.params.mechanism, metric.num_cohorts, metric.params.num_bits
