@@ -330,9 +330,7 @@ def _rows(
     return detect_changes(rows, q.tolist(), fdr, confidence)
 
 
-def detect_changes(
-    changes: Sequence[Change], q: Sequence[float], fdr: float, confidence: float
-) -> tuple[Change, ...]:
+def detect_changes(changes: Sequence[Change], q: Sequence[float], fdr: float, confidence: float) -> tuple[Change, ...]:
     """Changes with their q-values: detected ones first, then by size; what is not determined comes last."""
     rows = [
         replace(

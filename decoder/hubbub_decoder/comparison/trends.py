@@ -378,9 +378,7 @@ def _end_size(evidence: Sequence[Evidence]) -> int:
     """
     metric, number = evidence[0].metric, len(evidence)
     periods = [period for sample in evidence for period in sample.periods]
-    instantaneous, permanent = (
-        float(noise[0]) for noise in evidence[0].params.mechanism.noise_variances(np.zeros(1))
-    )
+    instantaneous, permanent = (float(noise[0]) for noise in evidence[0].params.mechanism.noise_variances(np.zeros(1)))
 
     def variance(size: int) -> float:
         noise = 2 * instantaneous
@@ -401,9 +399,7 @@ def _with_common_rate(tests: Sequence[Comparison], options: Options) -> list[Com
     return [
         replace(
             test,
-            changes=detect_changes(
-                [of_test[name] for name in names], column.tolist(), options.fdr, options.confidence
-            ),
+            changes=detect_changes([of_test[name] for name in names], column.tolist(), options.fdr, options.confidence),
         )
         for test, of_test, column in zip(tests, changes, q.T, strict=True)
     ]

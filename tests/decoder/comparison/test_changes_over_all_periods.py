@@ -30,7 +30,7 @@ HOMEPAGE = Metric.string(
     Params(num_bits=32, num_hashes=1, num_cohorts=8, prob_p=0.1, prob_q=0.9, prob_f=0.5),
     period="week",
 )
-TOOLS = Metric.set("tools", NAMES, NOISE, max_items=2, period="week")
+TOOLS = Metric.set("tools", NAMES, NOISE, period="week")
 AGE = Metric.ordinal("age", [0, 18, 40, 60, 120], NOISE, period="week")
 
 
@@ -51,16 +51,16 @@ def of_shares(shares: list[float], seed: int, noise: UnaryResponse = NOISE, clie
 
 
 def test_growth_that_no_pair_of_weeks_shows_is_found(unseen_seed: int) -> None:
-    """Five weeks: in standard errors of a pair, .0052, each step is 1.9 and the change over all 7.7. It is detected from about 2.6 on."""
+    """Five weeks: in standard errors of two weeks, .0051, a step is 2 and the change over all 7.8. It is detected from 2.8 on, or earlier."""
     trends = decode_each(of_shares([0.30, 0.31, 0.32, 0.33, 0.34], unseen_seed))
     assert trends.overall is not None
     assert trends.overall["a"].detected
-    assert trends.overall["a"].low < 0.04 < trends.overall["a"].high + 0.03
+    assert abs(trends.overall["a"].change - 0.04) < 6 * trends.overall["a"].std_error
     assert "a" in trends.changed
 
 
 def test_a_share_that_leaps_and_returns_is_found_between_its_weeks(unseen_seed: int) -> None:
-    """A leap of 19 standard errors; the change over all weeks is 0, and detected at all with a chance of less than 1 %."""
+    """A leap of 19 standard errors, and no change from the first to the last week."""
     trends = decode_each(of_shares([0.3, 0.3, 0.4, 0.3, 0.3], unseen_seed))
     assert "a" in trends.changed
     assert [bool(comparison["a"].detected) for comparison in trends.comparisons][1:3] == [True, True]
@@ -72,9 +72,7 @@ def test_two_periods_have_one_change(unseen_seed: int) -> None:
     pair = of_shares([0.3, 0.32], unseen_seed)
     trends = decode_each(pair)
     assert trends.overall == trends.comparisons[0]
-    assert trends.comparisons[0].to_dict() == compare(*pair).to_dict() | {
-        name: value for name, value in trends.comparisons[0].to_dict().items() if name in ("a", "b")
-    }
+    assert trends.comparisons[0].to_dict() == compare(*pair).to_dict()
     assert decode_each(pair[:1]).overall is None
     assert decode_each(pair[:1]).changed == ()
 
@@ -105,10 +103,10 @@ def test_ends_have_as_many_periods_as_show_a_steady_change_best(
 def test_error_holds_if_only_the_periods_of_an_end_share_clients(unseen_seed: int) -> None:
     """The worst case: the same clients in the first half of the weeks, other ones in the second. 400 changes of a share of 0.
 
-    The squared changes over the squared standard error are 400 / N of a chi-squared law: their mean is within 1 +- .36 with a chance of 1e-6.
-    Two independent samples of M periods each would have .64 of the variance.
+    Their squares in standard errors have a chi-squared law, with a mean within 1 +- .4 but for a chance of 1e-6. Without the noise that the
+    periods of an end share, the mean would be 1.8.
     """
-    noise = UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.3)
+    noise = UnaryResponse(prob_p=0.05, prob_q=0.95, prob_f=0.6)
     metric = Metric.categorical("os", NAMES, noise, period="week")
     rng, scores = np.random.default_rng(unseen_seed), []
     for _ in range(100):
@@ -116,7 +114,7 @@ def test_error_holds_if_only_the_periods_of_an_end_share_clients(unseen_seed: in
         counts = simulate_panel(metric, halves, weeks(6), rng)
         change = compare(sum(counts[1:2], counts[0]), sum(counts[5:], counts[4]))
         scores += [(change[name].change / change[name].std_error) ** 2 for name in "bcde"]
-    assert np.mean(scores) == pytest.approx(1, abs=0.36)
+    assert np.mean(scores) == pytest.approx(1, abs=0.4)
 
 
 def comings_and_goings(kind: str, number: int, clients: int) -> list[Clients]:
@@ -153,7 +151,9 @@ def test_constant_shares_are_found_to_change_in_at_most_five_of_a_hundred_trends
             of_age = {"a": "0..18", "b": "18..40", "c": "40..60"}
             clients = [({of_age[name]: count for name, count in values.items()}, when) for values, when in clients]
         names = [*NAMES, "x", "y"] if metric is HOMEPAGE else None
-        found += bool(decode_each(simulate_panel(metric, clients, weeks(6), rng), names, same_clients=kind != "alone").changed)
+        found += bool(
+            decode_each(simulate_panel(metric, clients, weeks(6), rng), names, same_clients=kind != "alone").changed
+        )
     assert found <= binom.isf(1e-6, 240, 0.05)
 
 
@@ -190,7 +190,7 @@ def test_page_has_the_change_over_all_periods_first(grown: Trends, tmp_path: Pat
     write_trend_report(grown, tmp_path / "trend.html")
     page = (tmp_path / "trend.html").read_text()
     assert grown.overall is not None
-    rows = [row for row in page.partition('id="changes"')[2].partition("</table>")[0].split("<tr data-i=")[1:]]
+    _, *rows = page.partition('id="changes"')[2].partition("</table>")[0].split("<tr data-i=")
     assert len(rows) == sum(len(test.detected) for test in (grown.overall, *grown.comparisons))
     assert (f">{weeks(3)[0]}<" in rows[0], f">{weeks(3)[-1]}<" in rows[0]) == (True, True)
     assert f"Changed: {len(grown.changed)} of 5 (false discovery rate 5%)." in page

@@ -218,13 +218,15 @@ def test_quantiles_are_a_table_with_the_figures_of_the_terminal(pages: dict[str,
 
 def test_changes_have_the_figures_of_the_terminal(pages: dict[str, Path], trends: Trends) -> None:
     rows = cells_of(pages["trend"], "changes")
-    changes = [(comparison, change) for comparison in reversed(trends.comparisons) for change in comparison.detected]
-    assert 0 < len(changes) < sum(map(len, trends.comparisons))
+    assert trends.overall is not None
+    comparisons = (trends.overall, *reversed(trends.comparisons))
+    changes = [(comparison, change) for comparison in comparisons for change in comparison.detected]
+    assert 0 < len(changes) < sum(map(len, comparisons))
     for (label, before, after, *figures), (comparison, change) in zip(rows, changes, strict=True):
         assert (label, before, after) == (change.candidate, *comparison.a.periods, *comparison.b.periods)
         assert f" {' '.join(figures)}" in printed(comparison)
-        assert (f" {' '.join(figures)}" in printed(trends)) == (comparison is trends.comparisons[-1])
-    number = f"Detected changes in 2 pairs of successive periods: {len(changes)}."
+        assert (f" {' '.join(figures)}" in printed(trends)) == (comparison is trends.overall)
+    number = f"{len(trends.overall.detected)}; in 2 pairs of successive periods: {len(changes) - len(trends.overall.detected)}."
     assert number in printed(trends)
     assert number in pages["trend"].read_text()
 

@@ -233,7 +233,9 @@ def test_heading_sorts_the_changes(browser: Any, pages: dict[str, Path], trends:
     show(browser, pages["trend"])
     heading = "#changes ~ .scroll th:nth-child(4) button"
     find_all(browser, heading)[0].click()
-    changes = [change for comparison in reversed(trends.comparisons) for change in comparison.detected]
+    assert trends.overall is not None
+    comparisons = (trends.overall, *reversed(trends.comparisons))
+    changes = [change for comparison in comparisons for change in comparison.detected]
     expected = [change.candidate for change in sorted(changes, key=lambda change: -change.change)]
     assert rows_of(browser, "changes") == expected
     find_all(browser, heading)[0].click()
