@@ -6,7 +6,7 @@ All randomness of the client comes through `RandomBytes`, so tests can replace i
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, MutableSequence
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -42,8 +42,8 @@ def uniform_below(n: int, random_bytes: RandomBytes) -> int:
     return 0
 
 
-def draw(items: list[T], number: int, random_bytes: RandomBytes) -> list[T]:
-    """Remove `number` random items from a list, or all if it has fewer, and return them in random order.
+def draw(items: MutableSequence[T], number: int, random_bytes: RandomBytes) -> list[T]:
+    """Remove `number` random items from a sequence, or all if it has fewer, and return them in random order.
 
     Every ordered selection has the same probability.
 

@@ -102,7 +102,7 @@ def test_subjects_have_their_own_secret_cohort_drafts_and_ledger(rig: Rig, tmp_p
         server.subject(name).record("homepage", "other")
     with collaborators(server).journal as state:
         assert len(state.accounts) == len(state.drafts) == 3
-        assert "" not in state.digests
+        assert "" not in state.subjects
     encoders = [cached.encoder for cached in collaborators(server).encoders._encoders.values()]
     assert len({encoder._permanent_response(BloomBits(5)) for encoder in encoders}) == 3
     assert deliver(server) == 1  # their reports of one metric and period are sent in one batch

@@ -85,7 +85,7 @@ def state(texts: list[str]) -> str:
     held.consent_text, held.last_error, held.failures = texts[7], texts[3], 1
     account = Account(texts[4], metric.digest, metric.name, metric.period, "2026-11-23", "value", 1.0, 1, 1)
     refused = account._replace(subject="", refused=texts[5])
-    held.accounts |= {account.key: account, refused.key: refused}
+    held.accounts.update({account.key: account, refused.key: refused})
     return state_page(held, definitions=definitions)
 
 

@@ -69,7 +69,7 @@ def test_users_of_a_wsgi_app_report_from_all_workers(options: tuple[str, ...], t
                 response = http.request("POST", f"{url}/users/user{n % 5}/open", headers={"Connection": "close"})
                 assert response.json() == {"opened": "document"}
     found = read_state(state)
-    assert (found.accounting().recorded, len(found.digests), found.damaged) == (30, 5, 0)
+    assert (found.accounting().recorded, len(found.subjects), found.damaged) == (30, 5, 0)
 
 
 @pytest.mark.slow
@@ -103,7 +103,7 @@ def test_celery_tasks_record_in_forked_worker_processes(tmp_path: Path) -> None:
             time.sleep(0.2)
             workers = set(re.findall(r"(ForkPoolWorker-\d+).*save_document", (tmp_path / "log").read_text()))
     assert read_state(state).accounting().recorded == sent
-    assert len(read_state(state).digests) == 5
+    assert len(read_state(state).subjects) == 5
 
 
 @pytest.mark.slow

@@ -60,7 +60,7 @@ def test_server_reports_for_itself_and_for_each_user(tmp_path: Path) -> None:
         serving.terminate()
         serving.wait(30)
     users, installation = read_state(tmp_path / "users"), read_state(tmp_path / "installation")
-    assert (users.accounting().recorded, len(users.digests), "" in users.digests) == (3, 2, False)
+    assert (users.accounting().recorded, len(users.subjects), "" in users.subjects) == (3, 2, False)
     assert installation.accounting().recorded == 1
 
 

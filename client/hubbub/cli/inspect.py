@@ -155,7 +155,7 @@ def _print_ledger(state: State) -> None:
         )
         if account.refused:
             click.echo(f"not collected{_subject_suffix(account.subject)}: {account.refused}")
-    for subject in sorted(state.digests):
+    for subject in sorted(state.subjects):
         units = {account.unit for account in state.accounts.values() if account.subject == subject}
         guarantee = guarantee_of_ledger(units, state.spent(subject))
         click.echo(

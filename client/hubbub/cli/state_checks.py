@@ -271,7 +271,7 @@ def _ledger(state: State) -> Finding:
             "the app's Policy allows no more reports of these metrics",
             "none if this is intended; otherwise define the metrics with more noise, or change the Policy in the app",
         )
-    total = max((state.spent(subject) for subject in state.digests), default=0.0)
+    total = max((state.spent(subject) for subject in state.subjects), default=0.0)
     return ok(
         "ledger",
         f"{format_count(len(state.accounts), 'account')}, at most epsilon = {shown_epsilon(total)} spent by one subject, {format_count(state.enrollments, 'enrollment')}",

@@ -34,7 +34,7 @@ RECORDINGS = 300
 
 def comparable_fields(state: State) -> dict[str, Any]:
     """Return the fields of a state, except derived ones and those that describe the files."""
-    without = ("earliest_period_end", "digests", "erasure_pending", "damaged")
+    without = ("earliest_period_end", "subjects", "erasure_pending", "damaged")
     return {name: value for name, value in vars(state).items() if name not in without}
 
 

@@ -10,6 +10,7 @@ the accounts that it charges. Call every method inside `with journal`.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
@@ -95,7 +96,10 @@ class BatchBuilder:
         self._labels = labels
         self._limits = limits
         self._random_bytes = random_bytes
-        self._unchecked: list[Key] = []
+        self._subjects: list[str] = []
+        self._unchecked = array("Q")
+        """Accounts left to check: number of the subject * number of metrics + number of the metric."""
+        self._digests = [metric.digest for metric in definitions.values()]
         self._earliest_end = date.max
         self._is_new = OncePerKey()
         self.notes_runs = notes_runs
@@ -137,10 +141,11 @@ class BatchBuilder:
         far = date.max.toordinal() > state.earliest_period_end.toordinal() > today.toordinal() + _MAX_PLANNED_DAYS
         if not self._unchecked and (self._clock.went_back or far or state.earliest_period_end <= today):
             self._clock.went_back = False
-            self._unchecked = list(state.accounts)
+            self._subjects = list(state.subjects)
+            self._unchecked = array("Q", range(len(self._subjects) * len(self._definitions)))
             self._earliest_end = state.earliest_period_end = date.max
         # drawn, so that no group of accounts shares its batches every day
-        keys = draw(self._unchecked, ACCOUNTS_PER_SLICE, self._random_bytes)
+        keys = [self._key(number) for number in draw(self._unchecked, ACCOUNTS_PER_SLICE, self._random_bytes)]
         self.replan_after_clock_error(state, filter(None, map(state.accounts.get, keys)))
         due = [account.key for account in self._current_accounts(state, keys) if account.period_end() <= today]
         self._build(state, secret, due, today)
@@ -148,9 +153,14 @@ class BatchBuilder:
             ends = (account.period_end() for account in self._current_accounts(state, keys))
             self._earliest_end = min(self._earliest_end, min(ends, default=date.max))
             if not self._unchecked:
+                self._subjects = []
                 state.earliest_period_end = min(state.earliest_period_end, self._earliest_end)
         self._discard_batches(state)
         return bool(self._unchecked)
+
+    def _key(self, number: int) -> Key:
+        subject, metric = divmod(number, len(self._definitions))
+        return self._subjects[subject], self._digests[metric]
 
     def catch_up(self, state: State, account: Account, current: CurrentPeriod) -> Account:
         """Bring an account to the period of a recording; return the changed account.

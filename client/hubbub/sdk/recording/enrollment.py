@@ -43,7 +43,8 @@ class Enrollment:
         self._clock = clock
         self._include_client = include_client
         self._enrolled_under = 0
-        self._not_enrolled: set[str] = set()
+        # a dictionary, because it is smaller than a set
+        self._not_enrolled: dict[str, None] = {}
         self._is_new = OncePerKey()
 
     def account(self, state: State, subject: str, metric: Metric) -> Account:
@@ -66,8 +67,8 @@ class Enrollment:
         """
         if self._enrolled_under != state.enrollments:
             self._enrolled_under = state.enrollments
-            self._not_enrolled = set(state.digests)
-        self._not_enrolled.discard(subject)
+            self._not_enrolled = dict.fromkeys(state.subjects)
+        self._not_enrolled.pop(subject, None)
         if subject or self._include_client:
             self._allocate(state, subject)
 
@@ -75,7 +76,7 @@ class Enrollment:
         """Enroll one slice of the other subjects; return whether there were any."""
         if self._enrolled_under != state.enrollments:
             self.enroll(state)
-        subjects = [self._not_enrolled.pop() for _ in range(min(ACCOUNTS_PER_SLICE, len(self._not_enrolled)))]
+        subjects = [self._not_enrolled.popitem()[0] for _ in range(min(ACCOUNTS_PER_SLICE, len(self._not_enrolled)))]
         for subject in subjects:
             if any(account.enrollment == state.enrollments for account in state.accounts_of(subject)):
                 self._allocate(state, subject)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import chain
 from typing import TypeVar
@@ -240,8 +240,10 @@ def counter_events(state: State) -> Iterator[Event]:
         yield SentSnapshot(batch)
 
 
-def _live_items(items: dict[K, V]) -> Iterator[tuple[K, V]]:
+def _live_items(items: Mapping[K, V]) -> Iterator[tuple[K, V]]:
     """Yield the items of a dictionary that may change meanwhile; removed items are skipped."""
-    for key in list(items):
+    # accounts and drafts may change while they are iterated over
+    keys: Iterable[K] = list(items) if isinstance(items, dict) else items
+    for key in keys:
         if key in items:
             yield key, items[key]

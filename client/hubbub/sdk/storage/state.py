@@ -11,9 +11,10 @@ Reports are numbered when their batch is created: numbers that the replay never 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 from datetime import date
+from operator import attrgetter
 from typing import Any, assert_never
 
 from hubbub.consent import Consent
@@ -56,6 +57,7 @@ from hubbub.sdk.storage.events import (
     SentSnapshot,
 )
 from hubbub.sdk.storage.group_labels import LabelSteps, label_of
+from hubbub.sdk.storage.subject_table import SubjectItems, SubjectTable
 from hubbub.wire.batch import Batch
 from hubbub.wire.json_values import json_value
 
@@ -172,10 +174,9 @@ class State:
         self.ledger_key = ""
         self.machine_tags: tuple[str, ...] = ()
         """Tag of each machine that used the directory under this secret, see `copy_detection.machine_tag`."""
-        self.drafts: dict[Key, Draft] = {}
-        self.accounts: dict[Key, Account] = {}
-        self.digests: dict[str, set[str]] = {}
-        """Digests of the accounts of each subject."""
+        self.subjects = SubjectTable()
+        self.accounts: MutableMapping[Key, Account] = self.subjects.accounts
+        self.drafts: MutableMapping[Key, Draft] = self.subjects.drafts
         self.earliest_period_end = date.max
         """Lower bound of the period ends of all accounts: before this day `BatchBuilder.build_due` has no account to check."""
         self.queue: dict[str, QueuedBatch] = {}
@@ -327,7 +328,6 @@ class State:
         if account.response == account.epoch == account.newest_epoch is not None:
             account = account._replace(newest_epoch=None, response=None)  # the same account, as a replay reads it
         self.accounts[account.key] = account
-        self.digests.setdefault(account.subject, set()).add(account.digest)
         self.earliest_period_end = min(self.earliest_period_end, account.period_end())
         draft = self.drafts.get(account.key)
         if draft is not None and draft.period < account.next_period_start:
@@ -405,15 +405,13 @@ class State:
     def _end_identity(self, reason: str) -> None:
         """Drop everything that was made under the secret; keep the ledger."""
         self.dropped[reason] += self.queued_reports + self.quarantined_reports
-        self.drafts.clear()
         self.queue.clear()
         self.quarantine.clear()
         self.last_sent.clear()
         self.machine_tags = ()
         self.secret_tag = ""
         self.group_labels.clear()
-        for key, account in self.accounts.items():
-            self.accounts[key] = account._replace(sealed=b"", tag=b"", tags=(), epoch=None)
+        self.subjects.replace_all(_without_secret)
 
     def was_attempted(self, digest: str, period: str) -> bool:
         """Return whether an upload of this definition and period may ever have been sent."""
@@ -477,7 +475,7 @@ class State:
 
     def accounts_of(self, subject: str) -> list[Account]:
         """Return the accounts of one subject, of every definition that it ever had."""
-        return [self.accounts[subject, digest] for digest in sorted(self.digests.get(subject, ()))]
+        return sorted(self.subjects.read(subject).accounts.values(), key=attrgetter("digest"))
 
     def spent(self, subject: str) -> float:
         """Return the epsilon of one subject over all its definitions, with the cost of its drafts."""
@@ -509,3 +507,11 @@ class State:
             failed_uploads={reason: self.failed_uploads[reason] for reason in FAILURE_REASONS},
             damaged_records=self.damaged,
         )
+
+
+def _without_secret(items: SubjectItems) -> SubjectItems:
+    """Return what is left of a subject after the end of an identity: its accounts, without what the secret made."""
+    accounts = {
+        digest: account._replace(sealed=b"", tag=b"", tags=(), epoch=None) for digest, account in items.accounts.items()
+    }
+    return SubjectItems(accounts, drafts={})

@@ -264,7 +264,7 @@ def inspect_state(state: stored.State, last: int = 1) -> Inspection:
 
 def ledger_of_state(state: stored.State) -> Ledger:
     """Return the epsilon that each metric definition of each subject has spent and reserved."""
-    subjects = sorted(state.digests)
+    subjects = sorted(state.subjects)
     return Ledger(
         state.consent,
         state.enrollments,
