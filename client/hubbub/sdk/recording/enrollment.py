@@ -49,11 +49,10 @@ class Enrollment:
 
     def account(self, state: State, subject: str, metric: Metric) -> Account:
         """Return the account of a subject and metric under this enrollment; enroll the subject first if this process has not."""
-        key = subject, metric.digest
-        account = state.accounts.get(key)
+        account = state.subjects.read(subject).accounts.get(metric.digest)
         if account is None or account.enrollment != state.enrollments or not self._has_enrolled(state, subject):
             self.enroll(state, subject)
-            account = state.accounts[key]
+            account = state.accounts[subject, metric.digest]
         return account
 
     def _has_enrolled(self, state: State, subject: str) -> bool:

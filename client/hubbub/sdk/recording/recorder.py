@@ -175,7 +175,7 @@ class Recorder:
         value: Value | JointValue | BloomBits,
     ) -> None:
         """Write the recording as the period's draft, or as one more recording that the draft stands for."""
-        draft = state.drafts.get(account.key)
+        draft = state.subjects.read(account.subject).drafts.get(account.digest)
         count = draft.num_recordings + 1 if draft is not None and draft.period == period else 1
         local = state.consent is Consent.LOCAL
         kept = draft.number if draft is not None and count > 1 and draft.local == local else b""

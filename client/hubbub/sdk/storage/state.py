@@ -335,7 +335,7 @@ class State:
 
     def _draft_of(self, event: DraftMerge | DraftReplacement) -> Draft:
         """Return the draft of the event's period; without one, a draft of no recording."""
-        draft = self.drafts.get(event.key)
+        draft = self.subjects.read(event.subject).drafts.get(event.digest)
         return draft if draft is not None and draft.period == event.period else Draft(_NO_REPORT, event.period, 0)
 
     def _count_recordings(self, draft: Draft, num_recordings: int) -> int:
