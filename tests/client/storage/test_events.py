@@ -141,5 +141,5 @@ def test_state_after_an_event_is_the_state_after_its_replay() -> None:
         assert event is not None
         written.apply(event)
         replay(read.apply, [encode_records(event)])
-        assert vars(written) == vars(read)
+        assert vars(written) | {"subjects": set(written.subjects)} == vars(read) | {"subjects": set(read.subjects)}
     assert written.accounts
