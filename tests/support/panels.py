@@ -43,4 +43,7 @@ def simulate_panel(
         for i in present:
             reports[i] += clients
             ones[i] += draw(permanent[epochs[i]], total, mechanism.prob_q, mechanism.prob_p)
-    return [BitCounts(metric, *of_one, [first]) for *of_one, first in zip(reports, ones, periods, strict=True)]
+    return [
+        BitCounts(metric, of_period, of_bits, (first,))
+        for of_period, of_bits, first in zip(reports, ones, periods, strict=True)
+    ]

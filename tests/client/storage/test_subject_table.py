@@ -48,7 +48,8 @@ def test_packed_items_are_equal_and_have_the_same_types(table: SubjectTable) -> 
     drafts = {(f"s{number}", "d2"): draft for number, draft in enumerate(DRAFTS)}
     table.accounts.update(accounts)
     table.drafts.update(drafts)
-    assert (table.accounts, table.drafts) == (accounts, drafts)
+    assert dict(table.accounts) == accounts
+    assert dict(table.drafts) == drafts
     assert {key: account.to_dict() for key, account in table.accounts.items()} == {
         key: account.to_dict() for key, account in accounts.items()
     }
@@ -74,7 +75,8 @@ def test_packed_items_change_like_those_of_a_dictionary(table: SubjectTable) -> 
         table.accounts["new", "d1"] = NEW._replace(subject="new")
     assert [account.units for account in table.accounts.values()] == [1, 1, 1, 0]
     assert not table.drafts
-    assert table.drafts.get(("nobody", "d1")) is table.accounts.get(("nobody", "d1")) is None
+    assert table.drafts.get(("nobody", "d1")) is None
+    assert table.accounts.get(("nobody", "d1")) is None
 
 
 def test_replacement_reaches_packed_and_unpacked_subjects(table: SubjectTable) -> None:
