@@ -44,6 +44,6 @@ def simulate_panel(
             reports[i] += clients
             ones[i] += draw(permanent[epochs[i]], total, mechanism.prob_q, mechanism.prob_p)
     return [
-        BitCounts(metric, of_period, of_bits, (first,))
+        BitCounts(metric, of_period, of_bits, [first])
         for of_period, of_bits, first in zip(reports, ones, periods, strict=True)
     ]

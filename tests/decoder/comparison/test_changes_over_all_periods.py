@@ -20,7 +20,6 @@ from hubbub_decoder.array_types import Floats
 from hubbub_decoder.comparison.compare import category_changes
 from hubbub_decoder.comparison.covariance import Sample
 from hubbub_decoder.comparison.results import Overlap
-from hubbub_decoder.comparison.trends import label_of
 from hubbub_decoder.inference.multiple_testing import family_q_values
 from hubbub_decoder.model.evidence import Evidence, combine
 from hubbub_decoder.report.write import write_trend_report
@@ -74,12 +73,12 @@ def test_a_share_that_leaps_and_returns_is_found_between_its_weeks(unseen_seed: 
 
 
 def test_two_periods_have_one_change(unseen_seed: int) -> None:
-    pair = of_shares([0.3, 0.32], unseen_seed)
-    trends = decode_each(pair)
+    before, after = of_shares([0.3, 0.32], unseen_seed)
+    trends = decode_each([before, after])
     assert trends.overall == trends.comparisons[0]
-    assert trends.comparisons[0].to_dict() == compare(pair[0], pair[1]).to_dict()
-    assert decode_each(pair[:1]).overall is None
-    assert decode_each(pair[:1]).changed == ()
+    assert trends.comparisons[0].to_dict() == compare(before, after).to_dict()
+    assert decode_each([before]).overall is None
+    assert decode_each([before]).changed == ()
 
 
 @pytest.mark.parametrize(
@@ -210,5 +209,6 @@ def test_values_of_a_group_are_compared_from_the_first_to_the_last(unseen_seed: 
     ]
     trends = decode_each(counts, by="version")
     assert trends.overall is not None
-    assert [label_of(decoding, "version") for decoding in (trends.overall.a, trends.overall.b)] == ["1.x", "other"]
+    ends = trends.overall.a.metric, trends.overall.b.metric
+    assert ends == (metric.in_group("1.x"), metric.in_group("other"))
     assert trends.overall["a"].detected
