@@ -102,8 +102,8 @@ def an_app(path: Path) -> None:
         accounting = client.accounting()
         assert_type(accounting, Accounting)
         assert_type(
-            (accounting.recorded, accounting.chosen, accounting.superseded, accounting.formed),
-            tuple[int, int, int, int],
+            (accounting.recorded, accounting.waiting, accounting.chosen, accounting.superseded, accounting.formed),
+            tuple[int, int, int, int, int],
         )
         assert_type((accounting.acknowledged, accounting.queued, accounting.quarantined), tuple[int, int, int])
         assert_type((accounting.stood_in, accounting.damaged_records), tuple[int, int])
