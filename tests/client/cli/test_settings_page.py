@@ -102,7 +102,7 @@ def test_inspect_and_ledger_return_what_the_command_prints(consent: str, rig: Ri
 
 
 COUNTERS = (
-    *("recorded", "chosen", "superseded", "ignored", "formed", "stood_in"),
+    *("recorded", "waiting", "chosen", "superseded", "ignored", "formed", "stood_in"),
     *("acknowledged", "queued", "quarantined", "dropped", "failed_uploads", "damaged_records"),
 )
 KEYS = {

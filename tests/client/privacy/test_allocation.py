@@ -31,6 +31,7 @@ from hubbub.metrics.periods import Period
 from hubbub.privacy.allocation import allocate, max_units_spent, new_account, policy_warnings
 from hubbub.privacy.ledger import Account
 from hubbub.privacy.pricing import unit_price
+from hubbub.sdk.recording.backlog import Backlog
 from hubbub.sdk.recording.batch_builder import BatchBuilder, Limits
 from hubbub.sdk.recording.consent_changes import ConsentLimit
 from hubbub.sdk.recording.enrollment import Enrollment
@@ -86,7 +87,7 @@ class Life:
         )
         limit = ConsentLimit(Consent.ON)
         self.recorder = Recorder(
-            self.journal, definitions, encoders, enroller, self.builder, today, limit, self.random_bytes
+            self.journal, definitions, encoders, enroller, self.builder, today, limit, self.random_bytes, Backlog()
         )
         with self.journal as state:
             encoders.secret(state)

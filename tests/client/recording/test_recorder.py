@@ -22,6 +22,7 @@ from hubbub import Client, Metric, ParameterError, Params, PeriodKind, Policy, U
 from hubbub.client import collaborators
 from hubbub.encoding.bloom import bloom_bits
 from hubbub.privacy.pricing import unit_price
+from hubbub.sdk.recording.backlog import WaitingRecording
 from hubbub.sdk.recording.batch_builder import Limits
 from hubbub.sdk.recording.enrollment import Enrollment
 from hubbub.sdk.storage.journal import LOCK_TIMEOUT_SECONDS
@@ -79,7 +80,7 @@ def test_threads_count_every_ignored_recording(
 ) -> None:
     """Each reason is counted at another place of `record`."""
     client = rig.agreed(PLAIN, environment=environment, **options)
-    collaborators(client).recorder.unsaved_ignored = YieldingCounts()
+    collaborators(client).recorder.backlog.ignored = YieldingCounts()
 
     def record_many() -> None:
         for _ in range(20):
@@ -479,16 +480,16 @@ def test_no_history_spends_more_than_is_reserved(rig: Rig, unseen_seed: int, his
 def test_signal_handler_takes_the_last_postponed_recording(rig: Rig) -> None:
     """A handler that called `accounting` between the question for a postponed recording and its removal: the interrupted call raised."""
     client = rig.agreed()
-    recorder = collaborators(client).recorder
+    backlog, known = collaborators(client).recorder.backlog, collaborators(client).journal.known_consent
 
-    class Interrupted(deque[Any]):
-        def popleft(self) -> Any:
-            recorder._postponed = deque(self)  # what the handler sees
+    class Interrupted(deque[WaitingRecording]):
+        def popleft(self) -> WaitingRecording:
+            backlog.recordings = deque(self)  # what the handler sees
             self.clear()
             client.accounting()
             return super().popleft()
 
-    recorder._postponed = Interrupted([(None, "homepage", "x")])
+    backlog.recordings = Interrupted([WaitingRecording(None, "homepage", "x", rig.clock(), known)])
     assert client.accounting().recorded == 1
 
 
@@ -569,6 +570,8 @@ def test_exit_waits_for_another_process_no_longer_than_for_the_upload_thread(
     rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
     client = rig.agreed(PLAIN)
+    collaborators(client).uploader.stop(5)
+    collaborators(client).uploader.wake = lambda: None  # type: ignore[method-assign]
     client.record("unknown")
     caplog.clear()
     with held(rig, client) as pauses:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from hubbub import Client
+from hubbub import Client, Consent
 from hubbub.client import collaborators
 from hubbub.sdk.recording import backlog
 from hubbub.sdk.recording import recorder as recorder_module
@@ -168,7 +168,7 @@ def test_recording_before_a_withdrawal_is_never_taken(who: str, level: str, rig:
     rig.clock.move(seconds=1)
     withdrawing = client if who == "itself" else other
     assert withdrawing.set_consent("off")
-    assert withdrawing.set_consent(level)
+    assert withdrawing.set_consent(Consent(level))
     client.record("homepage", "after")
     assert taken(client) == (1, 1, 0)
 
