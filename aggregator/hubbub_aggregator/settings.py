@@ -21,6 +21,7 @@ from hubbub_aggregator.server.limits import ConnectionLimits
 _ORIGIN = re.compile(r"https?://([a-z0-9.-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?")
 NETWORKS_SHARE = 8
 """One network may use this fraction (1 / 8) of the memory for arriving bodies."""
+_RESULTS_URL = re.compile(r"(https?://([a-z0-9.-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?)?/([A-Za-z0-9._~-]+/)*")
 _MAX_PERIODS = 10_000  # of days: 27 years
 
 
@@ -171,6 +172,13 @@ class Settings:
         "Refuse batches that contain a report with a number of ones that a genuine client produces with probability "
         "below 1e-9. Refuses a few genuine clients permanently and biases shares by up to 1e-9 / (q* - p*).",
     )
+    results_url: str = _setting(
+        LISTENING,
+        "",
+        "Link each metric of the pages to its results in `hubbub explore`, which a proxy shows at this address: https://host/, "
+        "or a path of this host, such as /results/. Default: no link.",
+        metavar="URL",
+    )
     require_report_token: bool = _setting(
         LISTENING,
         False,
@@ -212,6 +220,12 @@ class Settings:
                     repr(origin),
                     "cors_origin",
                 )
+        if self.results_url == "/" or not _RESULTS_URL.fullmatch(self.results_url or "/results/"):
+            raise SettingError(
+                "{} must be https://host/ or a path below / that ends in /, such as /results/",
+                repr(self.results_url),
+                "results_url",
+            )
 
     def connection_limits(self) -> ConnectionLimits:
         """Return the limits of open connections.
@@ -243,6 +257,8 @@ def _check_value(name: str, annotation: str, value: object) -> None:
             is_valid, rule = type(value) is int, "an integer"
         case "float":
             is_valid, rule = type(value) in (int, float), "a number"
+        case "str":
+            is_valid, rule = isinstance(value, str), "a text"
         case "tuple[str, ...]":
             is_valid = isinstance(value, (tuple, list)) and all(isinstance(text, str) for text in value)
             rule = "a tuple of texts"

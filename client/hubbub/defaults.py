@@ -17,7 +17,7 @@ SECOND_SERVICE_PORT: Final = 8001
 LOCAL_READS_PORT: Final = 8100
 """Port of `hubbub serve --local-reads-without-token` for this machine; no proxy forwards to it."""
 EXPLORE_PORT: Final = 8200
-"""Port of `hubbub explore`; a proxy that forwards uploads never forwards to it."""
+"""Port of `hubbub explore`; a proxy forwards only the pages of readers who have signed in."""
 EXAMPLE_APP_PORT: Final = 8080
 """Port of the static files of examples/web."""
 PORTS_OF_OTHERS: Final = {"dns": 53, "https": 443, "grafana": 3000, "postgresql": 5432, "prometheus": 9090}

@@ -91,8 +91,12 @@ def test_no_two_services_share_a_port() -> None:
     assert len(ports) == len(set(ports)) > 8
 
 
+RESULTS = re.compile(r"^(\s+)(?:location|handle_path) /results/.*?^\1\}", re.MULTILINE | re.DOTALL)
+"""Block of a proxy's configuration for the pages of `hubbub explore`."""
+
+
 def test_uploads_are_forwarded_to_ports_of_aggregators_only() -> None:
-    """A proxy, a Service or a scrape that reaches another server of ours hands it the clients' batches."""
+    """A proxy, a Service or a scrape that reaches another server of ours hands it the clients' batches, except below /results/."""
     proxies = [
         DEPLOY / "nginx",
         DEPLOY / "caddy",
@@ -104,11 +108,17 @@ def test_uploads_are_forwarded_to_ports_of_aggregators_only() -> None:
     reached = {
         int(next(filter(None, match.groups())))
         for file in files
-        for match in re.finditer(r"(?:[\d.]{7,}|replica-\d):(\d+)|containerPort: (\d+)", file.read_text())
+        for match in re.finditer(r"(?:[\d.]{7,}|replica-\d):(\d+)|containerPort: (\d+)", RESULTS.sub("", file.read_text()))
     }
     assert reached == {defaults.SERVICE_PORT, defaults.SECOND_SERVICE_PORT}
     used_by_files = {int(port) for path, port in named(PORT) if path.startswith("deploy/")}
-    assert used_by_files.isdisjoint({defaults.EXPLORE_PORT, defaults.LOCAL_READS_PORT})
+    assert defaults.LOCAL_READS_PORT not in used_by_files
+
+
+@pytest.mark.parametrize("path", ["nginx/hubbub.conf", "caddy/Caddyfile"])
+def test_results_are_forwarded_after_the_aggregator_was_asked(path: str) -> None:
+    [block] = [match[0] for match in RESULTS.finditer((DEPLOY / path).read_text())]
+    assert "/session" in block.partition(f"127.0.0.1:{defaults.EXPLORE_PORT}")[0]
 
 
 def test_commands_use_the_defaults() -> None:

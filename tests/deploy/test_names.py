@@ -97,7 +97,7 @@ def commands() -> list[list[str]]:
     found += [
         service["command"]
         for name, service in COMPOSE["services"].items()
-        if service.get("image") == "hubbub" and "command" in service
+        if service.get("image", "").startswith("hubbub") and "command" in service
     ]
     found += [container["args"] for container in containers() if "args" in container]
     return [*found, json.loads(re.findall(r"^CMD (.+)", CONTAINERFILE, re.MULTILINE)[-1])]

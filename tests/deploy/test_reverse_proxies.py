@@ -7,15 +7,25 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from html import unescape
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 import urllib3
 
 from hubbub import parse_definitions
+from hubbub.metrics.metric import folder_of
+from hubbub.summary import write_summary
 from hubbub_aggregator.pipeline.folding import read_summary
 from hubbub_aggregator.store.sql_store import SqlStore
+from hubbub_aggregator.store.tokens import Scope
+from hubbub_decoder import simulate
+from tests.aggregator.api.test_tokens import given
 from tests.aggregator.conftest import DEFINITIONS
 from tests.deploy.conftest import NAME, Certificate, Nginx, free_port, replaced, serving
 from tests.support.paths import DEPLOY
@@ -187,6 +197,21 @@ def test_nginx_switches_between_services_without_errors(
     store.close()
 
 
+def caddy(place: Path, certificate: Certificate, server: str, results: str = "127.0.0.1:8200") -> tuple[list[str], int]:
+    """Caddy's command and port; server, results : addresses of an aggregator and of `hubbub explore`."""
+    (pem, key), port, config = certificate, free_port(), place / "Caddyfile"
+    config.write_text(
+        replaced(
+            (DEPLOY / "caddy" / "Caddyfile").read_text(),
+            (f"{NAME} {{", f"https://{NAME}:{port} {{\n\ttls {pem} {key}\n\tbind 127.0.0.1"),
+            ("{\n\tlog default", "{\n\tadmin off\n\tauto_https off\n\tlog default"),
+            ("127.0.0.1:8000 127.0.0.1:8001", server),
+            ("127.0.0.1:8200", results),
+        )
+    )
+    return [installed("caddy"), "run", "--config", str(config)], port
+
+
 def test_caddy_forwards_batches_and_logs_no_requests(
     certificate: Certificate,
     start: StartAggregator,
@@ -194,19 +219,10 @@ def test_caddy_forwards_batches_and_logs_no_requests(
     make_batch: MakeBatch,
     tmp_path: Path,
 ) -> None:
-    tool, (pem, key), port = installed("caddy"), certificate, free_port()
     aggregator = start(sqlite_store, client_burst_seconds=20_000, client_rate=0.001, local_rate_factor=1)
-    config = tmp_path / "Caddyfile"
-    config.write_text(
-        replaced(
-            (DEPLOY / "caddy" / "Caddyfile").read_text(),
-            (f"{NAME} {{", f"https://{NAME}:{port} {{\n\ttls {pem} {key}\n\tbind 127.0.0.1"),
-            ("{\n\tlog default", "{\n\tadmin off\n\tauto_https off\n\tlog default"),
-            ("127.0.0.1:8000 127.0.0.1:8001", aggregator.url.removeprefix("http://")),
-        )
-    )
+    program, port = caddy(tmp_path, certificate, aggregator.url.removeprefix("http://"))
     json = {"Content-Type": "application/json", "Host": NAME}
-    with serving([tool, "run", "--config", str(config)], port, pem) as proxy:
+    with serving(program, port, certificate[0]) as proxy:
         body = make_batch(aggregator.definitions["homepage"]).to_json()
         assert proxy.request("POST", "/v1/reports", body=body, headers=json).status == 202
         refused = proxy.request("POST", "/v1/reports", body=b" " * 1_500_000, headers=json)
@@ -219,3 +235,112 @@ def test_caddy_forwards_batches_and_logs_no_requests(
             for n in range(40)
         }
         assert statuses == {200, 429}
+
+
+@contextmanager
+def proxied(
+    proxy: str, nginx: Nginx, certificate: Certificate, server: str, results: str
+) -> Iterator[urllib3.HTTPSConnectionPool]:
+    """Run nginx or Caddy of deploy/ before an aggregator and the pages of results."""
+    program, port, config = nginx
+    if proxy == "nginx":
+        pairs = ("127.0.0.1:8000", server), ("server 127.0.0.1:8001 max_fails=0;", ""), ("127.0.0.1:8200", results)
+        config.write_text(replaced(config.read_text(), *pairs))
+    else:
+        program, port = caddy(config.parent, certificate, server, results)
+    with serving(program, port, certificate[0]) as pool:
+        pool.headers["Host"] = f"{NAME}:{port}"
+        pool.headers["Accept"] = "text/html"
+        yield pool
+
+
+def signed_in_at(proxy: urllib3.HTTPSConnectionPool, store: SqlStore, to: str) -> str:
+    """Sign in as a browser that came to an address; return the session's cookie."""
+    refused = proxy.request("GET", to, redirect=False)
+    assert (refused.status, refused.headers["location"]) == (303, f"/sign-in?to={to}")
+    form = re.search(r'name="to" value="([^"]+)"', proxy.request("GET", refused.headers["location"]).data.decode())
+    assert form
+    fields = {"token": given(store, Scope.READ).removeprefix("Bearer "), "to": unescape(form[1])}
+    answer = proxy.request("POST", "/sign-in", fields=fields, encode_multipart=False, redirect=False)
+    assert (answer.status, answer.headers["location"]) == (303, to)
+    return answer.headers["set-cookie"].partition(";")[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["nginx", "caddy"])
+def test_one_sign_in_leads_from_the_service_to_shares(
+    name: str, nginx: Nginx, certificate: Certificate, start: StartAggregator, sqlite_store: SqlStore, tmp_path: Path
+) -> None:
+    """`hubbub serve` and `hubbub explore` of deploy/ behind one proxy: sign in, follow a link of the first page, add strings, sign out."""
+    aggregator = start(sqlite_store, local_reads_without_token=False, results_url="/results/")
+    metric = aggregator.definitions["homepage"]
+    (tmp_path / "summaries").mkdir()
+    counts = simulate(metric, {"https://a.example/": 900, "b": 100}, np.random.default_rng(1), periods=["2024-06-10"])
+    write_summary(counts, tmp_path / "summaries" / "homepage.parquet")
+    (tmp_path / "strings.txt").write_text("https://a.example/\n")
+    command = [Path(sys.executable).with_name("hubbub"), "explore", tmp_path / "summaries", "--port", "0"]
+    command += ["--hostname", NAME, "--candidates", tmp_path / "strings.txt", "--jobs", "1"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as explore:
+        try:
+            assert explore.stdout
+            [results] = re.findall(r"^http://([0-9.:]+)/ shows", explore.stdout.readline())
+            with proxied(name, nginx, certificate, aggregator.url.removeprefix("http://"), results) as proxy:
+                view = f"/results/{folder_of(metric)}/?from=2024-06-10&to=2024-06-10"
+                cookie = {"Cookie": signed_in_at(proxy, sqlite_store, view)}
+                first = proxy.request("GET", "/", headers=cookie).data.decode()
+                [link] = re.findall(r'href="(/results/homepage@[0-9a-f]{8}/)"', first)
+                while (page := proxy.request("GET", link, headers=cookie)).status == 202:
+                    time.sleep(0.1)
+                assert (page.status, b"https://a.example/" in page.data) == (200, True)
+                assert "max-age=63072000" in page.headers["strict-transport-security"]
+                assert proxy.request("GET", "/results/", headers=cookie).status == 200
+                origin = {"Origin": f"https://{proxy.headers['Host']}"}
+                posted = proxy.request(
+                    *("POST", f"{link}strings"),
+                    fields={"strings": "b"},
+                    encode_multipart=False,
+                    headers=dict(proxy.headers) | cookie | origin,
+                    redirect=False,
+                )
+                assert (posted.status, posted.headers["location"][:4]) == (303, "./?s")
+                assert proxy.request("POST", "/sign-out", headers=cookie, redirect=False).status == 303
+                assert proxy.request("GET", link, headers=cookie, redirect=False).status == 303
+        finally:
+            explore.terminate()
+            explore.wait(60)
+
+
+@pytest.mark.parametrize("name", ["nginx", "caddy"])
+def test_pages_of_results_get_no_token_and_no_session(
+    name: str, nginx: Nginx, certificate: Certificate, start: StartAggregator, sqlite_store: SqlStore
+) -> None:
+    received: list[dict[str, str]] = []
+
+    class Results(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            received.append(dict(self.headers))
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            """Nothing."""
+
+    aggregator = start(sqlite_store, local_reads_without_token=False, results_url="/results/")
+    with HTTPServer(("127.0.0.1", 0), Results) as server:
+        threading.Thread(target=server.serve_forever).start()
+        try:
+            results, ours = f"127.0.0.1:{server.server_port}", aggregator.url.removeprefix("http://")
+            with proxied(name, nginx, certificate, ours, results) as proxy:
+                cookie = signed_in_at(proxy, sqlite_store, "/results/")
+                cookies = f"a=b; {cookie}; hubbub_explore=browser"
+                headers = dict(proxy.headers)
+                assert proxy.request("GET", "/results/x", headers=headers | {"Cookie": cookies}).status == 204
+                token = {"Authorization": given(sqlite_store, Scope.READ, name="programs")}
+                assert proxy.request("GET", "/results/x", headers=headers | token).status == 204
+                wrong = {"Authorization": "Bearer wrong"}
+                assert proxy.request("GET", "/results/x", headers=headers | wrong, redirect=False).status == 303
+        finally:
+            server.shutdown()
+    assert [headers["Cookie"] for headers in received] == ["hubbub_explore=browser", "hubbub_explore="]
+    assert not [headers for headers in received if "Authorization" in headers]
+    assert {headers["Host"] for headers in received} == {proxy.headers["Host"]}

@@ -16,12 +16,12 @@ import urllib3
 
 from hubbub import Definitions, Group, Metric, parse_definitions
 from hubbub.cli.catalogue import catalogue_pages
+from hubbub.metrics.metric import folder_of
 from hubbub.summary import write_summary
 from hubbub.testing import ManualClock, RecordingTransport
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.sql_store import SqlStore
 from hubbub_decoder import Wishes, decode, describe, plan, simulate
-from hubbub_decoder.batch_decoding.tasks import folder_of
 from hubbub_decoder.data.csv_cells import csv_bytes
 from hubbub_decoder.demo.comparison import Comparison
 from hubbub_decoder.demo.page import write_pages

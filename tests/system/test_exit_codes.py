@@ -117,7 +117,7 @@ TABLE = [
     Row("doctor metrics.toml --database none.db --port 0 --refusal-window 0", "a database", LESS, "Error: none.db does not exist"),
     Row("encode metrics.toml dark maybe", "a value of the metric", LESS, "dark: "),
     Row("encode metrics.toml nosuch a", "a metric", LESS, "has no metric 'nosuch'"),
-    Row("explore void --port 0", "summaries", LESS, "void has no .parquet file"),
+    Row("explore none --port 0", "a directory of summaries", LESS, "none is not a directory"),
     Row("fold metrics.toml segments --keep-segments", "", DONE, ""),
     Row("fold metrics.toml void", "segments", LESS, "void has no segments, so nothing was counted"),
     Row("fold metrics.toml none", "a directory of segments", LESS, "none is not a directory"),

@@ -130,7 +130,7 @@ class Readiness(BaseModel):
 _READ_PROBLEMS = (ProblemType.UNAUTHORIZED, ProblemType.FORBIDDEN, ProblemType.INTERNAL_ERROR, ProblemType.UNAVAILABLE)
 _HTML: _Route = {"text/html": {"schema": {"type": "string"}}}
 _PAGE: _Route = {"description": "The page.", "content": _HTML}
-_REDIRECT: _Route = {"description": "To `/`, to the page of a metric, or to the form at `/sign-in`."}
+_REDIRECT: _Route = {"description": "To `/`, to a metric or its results, or to the form at `/sign-in`."}
 _NO_BODY: _Route = {"status_code": 303, "response_class": Response}
 
 
@@ -216,6 +216,10 @@ GET_METRIC_PAGE: _Route = {
     "responses": {**GET_PAGE["responses"], **_html_or_json(ProblemType.UNKNOWN_METRIC)},
 }
 
+GET_SESSION: _Route = {
+    "responses": {204: {"description": "It may."}, **openapi_responses(*_READ_PROBLEMS)},
+}
+
 GET_SIGN_IN: _Route = {
     "responses": {
         200: {"description": "The form.", "content": _HTML},
@@ -238,7 +242,7 @@ POST_SIGN_IN: _Route = _NO_BODY | {
         }
     },
     "responses": {
-        303: {"description": "Signed in by a cookie; to `/` or the page of a metric."},
+        303: {"description": "Signed in by a cookie; to `/`, or to a metric or its results."},
         **_html_or_json(
             ProblemType.UNAUTHORIZED,
             ProblemType.FORBIDDEN,

@@ -64,7 +64,7 @@ def _settings_options(function: Callable[..., Any]) -> Callable[..., Any]:
             shape = {"is_flag": True}
         elif setting.metadata["is_size"]:
             shape |= {"default": format_exact_size(setting.default), "type": Size()}
-        elif not isinstance(setting.default, int | float):
+        elif not isinstance(setting.default, int | float | str):
             shape = {"multiple": True, "metavar": shape["metavar"]}
             shape |= {"callback": _parse_periods} if shape["metavar"] == "NAME=N" else {}
         flag = f"--{setting.name.replace('_', '-')}"

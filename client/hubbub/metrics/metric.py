@@ -645,6 +645,12 @@ def has_expired(metric: Metric, day: date) -> bool:
     return metric.expires is not None and day >= metric.expires
 
 
+def folder_of(metric: Metric) -> str:
+    """Return the folder of a metric version, or of one value of its group, in directories and addresses of results."""
+    folder, group = f"{metric.name}@{metric.in_group(None).digest[:8]}", metric.group
+    return folder if group is None or group.value is None else f"{folder}-{group.value}"
+
+
 @contextmanager
 def name_errors(name: str) -> Iterator[None]:
     """Put the name of a metric before the message of a DefinitionError or InvalidValueError."""

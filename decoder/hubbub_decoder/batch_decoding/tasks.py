@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from hubbub.errors import HubbubError, SummaryError
 from hubbub.files.regular_files import OddEntry, files_below, open_regular
-from hubbub.metrics.metric import Metric
+from hubbub.metrics.metric import Metric, folder_of
 from hubbub.summary import BitCounts, read_collected, report_file
 from hubbub.text import DISTRIBUTION, escape_control_characters, escape_untrusted
 from hubbub.wire.dates import parse_period
@@ -102,12 +102,6 @@ class Task:
         candidates = None if self.candidates is None else self.candidates.suffix.lower()
         fields = [releases(), asdict(self.options), contents, candidates]
         return hashlib.sha256(json.dumps(fields).encode()).hexdigest()
-
-
-def folder_of(metric: Metric) -> str:
-    """Name of the folder of a metric version, or of one value of its group."""
-    folder, group = f"{metric.name}@{metric.in_group(None).digest[:8]}", metric.group
-    return folder if group is None or group.value is None else f"{folder}-{group.value}"
 
 
 def content_hash(path: Path) -> str:

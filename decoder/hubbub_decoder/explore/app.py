@@ -31,7 +31,7 @@ from hubbub_decoder.report.rendering import NO_SCRIPTS, SHARED_SCRIPT, render, s
 HOSTS = ("localhost", LOOPBACK)
 """Names by which a browser of this machine calls it; another name may be of a foreign page, whose address leads here."""
 MAX_FORM_BYTES = 1_000_000
-_COOKIE = "hubbub-explore"
+_COOKIE = "hubbub_explore"
 _PATIENCE = 3.0  # seconds until a page says that it waits
 _PAUSE = 30.0  # seconds between two looks at the directory
 _OF_BACKGROUND = ""
@@ -135,7 +135,11 @@ class _Pages:
         versions, _ = await asyncio.to_thread(self._explorer.read)
         version = versions.get(request.path_params["folder"])
         if version is None:
-            raise HTTPException(404, "No metric has this address.")
+            raise HTTPException(
+                404,
+                "No summary of a metric with this address is here. If the aggregator collects the metric, its results appear "
+                "after the next `hubbub pull`.",
+            )
         request.state.title = version.metric.name
         now, query = self._now(), request.query_params
         request.state.view = View.nearest(query, version, now).page(version, now, is_shown=False)
@@ -164,7 +168,7 @@ def _page(
     content: str | bytes, request: Request, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
     response = HTMLResponse(content, status, _HEADERS | dict(headers or {}))
-    if _COOKIE not in request.cookies:
+    if not request.cookies.get(_COOKIE):
         response.set_cookie(_COOKIE, secrets.token_urlsafe(16), httponly=True, samesite="strict")
     return response
 

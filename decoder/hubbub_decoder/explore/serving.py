@@ -44,10 +44,10 @@ def serve(
     processes : that decode
     tell      : is told the address
 
-    Raises SummaryError for a directory without summaries, and OutputError if the port is taken or the cache cannot be written.
+    Raises SummaryError if there is no such directory, and OutputError if the port is taken or the cache cannot be written.
     """
     summaries = SummaryDirectory(directory.resolve(), None if candidates is None else candidates.resolve(), options)
-    summaries.read()
+    versions, unreadable = summaries.read()
     with tempfile.TemporaryDirectory() if cache is None else nullcontext(cache) as place:
         try:
             kept = Cache(Path(place, "explore").resolve())
@@ -55,7 +55,8 @@ def serve(
             raise OutputError(f"{problem.filename} cannot be written: {problem.strerror}.") from None
         answers = Answers(kept, [DecodingProcess(Path(place).resolve()) for _ in range(processes)])
         with _listen(port) as listener:
-            tell(f"http://{LOOPBACK}:{listener.getsockname()[1]}/ shows {directory} (Ctrl+C ends it)")
+            empty = "" if versions or unreadable else ", which has no .parquet file yet"
+            tell(f"http://{LOOPBACK}:{listener.getsockname()[1]}/ shows {directory}{empty} (Ctrl+C ends it)")
             signal.signal(signal.SIGTERM, _exit)  # uvicorn ends its work, and then lets the signal pass
             with suppress(KeyboardInterrupt):
                 asyncio.run(_serve(Explorer(summaries, kept, answers), listener, hostnames))

@@ -10,9 +10,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import TypeVar
 
-from hubbub.metrics.metric import Metric
+from hubbub.metrics.metric import Metric, folder_of
 from hubbub.wire.dates import parse_period
-from hubbub_decoder.batch_decoding.tasks import Task, UnreadableFile, content_hash, find_tasks, folder_of, header_of
+from hubbub_decoder.batch_decoding.tasks import Task, UnreadableFile, content_hash, find_tasks, header_of
 from hubbub_decoder.options import Options
 
 _MAX_REMEMBERED = 1 << 16
@@ -89,8 +89,10 @@ class SummaryDirectory:
         self._header_of, self.hash_of = remembered(header_of), remembered(content_hash)
 
     def read(self) -> tuple[dict[str, MetricVersion], list[UnreadableFile]]:
-        """Versions of metrics by folder, and the files that are no summaries; raises SummaryError for a directory without summaries."""
-        tasks, unreadable = find_tasks(self._directory, self._candidates, self._options, read_header=self._header_of)
+        """Versions of metrics by folder, and the files that are no summaries; raises SummaryError if there is no such directory."""
+        tasks, unreadable = find_tasks(
+            self._directory, self._candidates, self._options, read_header=self._header_of, may_be_empty=True
+        )
         versions: dict[str, MetricVersion] = {}
         for folder, group in groupby(
             sorted(tasks, key=lambda task: (folder_of(task.metric), task.name)), key=lambda task: folder_of(task.metric)

@@ -9,11 +9,12 @@ from typing import Any
 from urllib.parse import urlencode
 
 from hubbub.errors import HubbubError
+from hubbub.metrics.metric import folder_of
 from hubbub.metrics.periods import OPEN_FOR
 from hubbub.privacy import epsilon
 from hubbub.privacy.pricing import shown_epsilon
 from hubbub.text import did_you_mean, escape_untrusted
-from hubbub_decoder.batch_decoding.tasks import Task, folder_of
+from hubbub_decoder.batch_decoding.tasks import Task
 from hubbub_decoder.explore.job import Show
 from hubbub_decoder.explore.summary_directory import MetricVersion, name_of
 from hubbub_decoder.kinds.operations import operations_of

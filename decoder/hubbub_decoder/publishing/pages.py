@@ -10,10 +10,11 @@ from itertools import groupby
 from typing import Any
 
 from hubbub.errors import HubbubError
+from hubbub.metrics.metric import folder_of
 from hubbub.privacy.central import RELEASE_DELTA
 from hubbub.privacy.guarantees import SAME_RUNS, UnchangedValue
 from hubbub.privacy.pricing import shown_epsilon
-from hubbub_decoder.batch_decoding.tasks import folder_of, releases
+from hubbub_decoder.batch_decoding.tasks import releases
 from hubbub_decoder.errors import OutputError
 from hubbub_decoder.publishing.groups import is_replaced
 from hubbub_decoder.publishing.names import METRICS_FILE, is_named, short_names

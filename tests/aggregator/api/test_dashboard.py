@@ -23,7 +23,7 @@ from hubbub_aggregator.api.dashboard.overview import Sort
 from hubbub_aggregator.database.engine import transaction
 from hubbub_aggregator.pipeline.folding import compute_figures
 from hubbub_aggregator.pipeline.retention import upkeep
-from hubbub_aggregator.settings import Settings
+from hubbub_aggregator.settings import SettingError, Settings
 from hubbub_aggregator.store.period_figures import PeriodFigures, StoredFigures
 from hubbub_aggregator.store.sql_store import SqlStore
 from hubbub_aggregator.store.tokens import Scope, hash_secret
@@ -292,7 +292,7 @@ def test_page_escapes_texts_of_definitions(start: StartAggregator, sqlite_store:
         pages = [get(aggregator).body, get(aggregator, "/metric/b").body]
         pages.append(get(aggregator, "/?q=%3Cscript%3E%22%3E").body)
         pages.append(get(aggregator, "/metric/%3Cscript%3E", accept=HTML).body)
-        pages.append(get(aggregator, "/sign-in?metric=%22%3E%3Cscript%3E").body)
+        pages.append(get(aggregator, "/sign-in?to=%22%3E%3Cscript%3E").body)
     assert not [page for page in pages if b"<script" in page or b'"><b>' in page]
     assert all(b"&lt;script&gt;" in page for page in (*pages[:2], *pages[2:4]))
 
@@ -534,23 +534,65 @@ def test_downloads_accept_the_cookie_except_from_other_sites(
     assert get(aggregator, path, **cookie).status == 401
 
 
-def test_sign_in_redirects_only_to_metric_pages(start: StartAggregator, sqlite_store: SqlStore) -> None:
-    aggregator, bearer = start(sqlite_store, local_reads_without_token=False), given(sqlite_store, Scope.READ)
+def test_sign_in_redirects_only_to_metrics_and_their_results(start: StartAggregator, sqlite_store: SqlStore) -> None:
+    aggregator = start(sqlite_store, local_reads_without_token=False, results_url="/results/")
+    bearer = given(sqlite_store, Scope.READ)
     sent = get(aggregator, "/metric/homepage", accept=HTML)
-    assert (sent.status, sent.headers["location"]) == (303, "/sign-in?metric=homepage")
-    assert b'name="metric" value="homepage"' in get(aggregator, sent.headers["location"]).body
+    assert (sent.status, sent.headers["location"]) == (303, "/sign-in?to=/metric/homepage")
+    assert b'name="to" value="/metric/homepage"' in get(aggregator, sent.headers["location"]).body
     assert_refused(get(aggregator, "/metric/homepage"), ProblemType.UNAUTHORIZED)
+    view = "/results/homepage@01234567/?by=period&from=2024-06-10"
+    form = get(aggregator, f"/sign-in?to={view}").page
+    assert 'name="to" value="/results/homepage@01234567/?by=period&amp;from=2024-06-10"' in form
     secret = bearer.removeprefix("Bearer ")
-    for metric, location in (
-        ("homepage", "/metric/homepage"),
+    for address, location in (
+        ("/metric/homepage", "/metric/homepage"),
+        (view, view),
         ("", "/"),
         ("//example.org", "/"),
-        ("x/../../", "/"),
-        ("a\r\nb", "/"),
+        ("https://example.org/results/", "/"),
+        ("/sign-out", "/"),
+        ("/metric/x/../../", "/"),
+        ("/metric/a\r\nb", "/"),
+        ("/results/a\r\nb", "/"),
     ):
-        body = urlencode({"token": secret, "metric": metric}).encode()
+        body = urlencode({"token": secret, "to": address}).encode()
         answer = aggregator.http.request("POST", aggregator.url + "/sign-in", body=body, redirect=False)
         assert (answer.status, answer.headers["location"]) == (303, location)
+
+
+def test_session_is_valid_for_readers_alone(start: StartAggregator, sqlite_store: SqlStore) -> None:
+    aggregator, bearer = start(sqlite_store, local_reads_without_token=False), given(sqlite_store, Scope.READ)
+    cookie = signed_in(aggregator, bearer)
+    assert get(aggregator, "/session", **cookie).status == 204
+    assert get(aggregator, "/session", authorization=bearer).status == 204
+    assert get(aggregator, "/session", accept=HTML).status == 401, "a redirect would be no answer to a proxy"
+    assert get(aggregator, "/session", authorization=given(sqlite_store, Scope.METRICS, name="b")).status == 403
+    sign_out(aggregator, **cookie)
+    assert get(aggregator, "/session", **cookie).status == 401
+
+
+@pytest.mark.parametrize("results_url", ["/results/", "https://results.example.org/", ""])
+def test_metrics_link_to_the_results_of_the_version_with_the_latest_reports(
+    start: StartAggregator, sqlite_store: SqlStore, make_batch: MakeBatch, results_url: str
+) -> None:
+    aggregator = start(sqlite_store, results_url=results_url)
+    old, new = (metric for metric in aggregator.definitions.versions() if metric.name == "from_jfk")
+    assert aggregator.post(make_batch(old, period="2024-06-10")).status == 202
+    links = re.findall(r'href="([^"]*@[0-9a-f]{8}/)"', get(aggregator).page)
+    of_old, of_new = (f"{results_url}from_jfk@{metric.digest[:8]}/" for metric in (old, new))
+    assert len(links) == (len(aggregator.definitions) if results_url else 0)
+    assert (of_old in links) is bool(results_url)
+    links = re.findall(r'href="([^"]*@[0-9a-f]{8}/)"', get(aggregator, "/metric/from_jfk").page)
+    assert links == ([of_new, of_old] if results_url else [])
+
+
+@pytest.mark.parametrize(
+    "url", ["/", "results/", "/results", "//example.org/", "javascript:alert(1)/", "http://a b/", "/a/?b/"]
+)
+def test_results_url_must_be_an_address_of_pages(url: str) -> None:
+    with pytest.raises(SettingError, match=r"results_url must be https://host/ or a path below / that ends in /"):
+        Settings(results_url=url)
 
 
 def test_undefined_metric_has_no_page(start: StartAggregator, sqlite_store: SqlStore) -> None:

@@ -70,7 +70,7 @@ def test_browser_signs_in_reads_the_pages_and_signs_out(
         return browser.find_element("css selector", selector)
 
     browser.get(aggregator.url + "/metric/homepage")
-    wait_for_page(browser, aggregator.url + "/sign-in?metric=homepage")
+    wait_for_page(browser, aggregator.url + "/sign-in?to=/metric/homepage")
     assert all(horizontal_overflow(browser, width) <= 0 for width in (320, 390, 1280))
     find("#token").send_keys(secret)
     find("form button").click()

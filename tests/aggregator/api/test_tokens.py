@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 SUMMARY = "/v1/metrics/homepage/summary"
 
 
-def given(store: SqlStore, *scopes: Scope) -> str:
+def given(store: SqlStore, *scopes: Scope, name: str = "a") -> str:
     secret = new_token()
-    assert store.add_token(Token("a", frozenset(scopes)), hash_secret(secret))
+    assert store.add_token(Token(name, frozenset(scopes)), hash_secret(secret))
     return f"Bearer {secret}"
 
 

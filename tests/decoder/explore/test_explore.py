@@ -584,20 +584,20 @@ def test_a_page_waits_and_one_asker_has_one_job(place: Path, monkeypatch: pytest
     with Explored(place, process) as explored:  # the background has a job, too
         first, second = f"{folder(PAGE)}/", f"{folder(PAGE)}/?from={DAYS[0]}"
         for _ in range(2):  # loading a page again is no other job
-            waiting = explored.get(first, cookie="hubbub-explore=one")
+            waiting = explored.get(first, cookie="hubbub_explore=one")
             assert (waiting.status, waiting.headers["refresh"]) == (202, "3")
             assert "The reports are being decoded. This page loads again by itself." in text_of(waiting)
-        refused = explored.get(second, cookie="hubbub-explore=one")
+        refused = explored.get(second, cookie="hubbub_explore=one")
         assert (refused.status, refused.headers["retry-after"]) == (429, "3")
         assert "Another page of yours is being decoded" in text_of(refused)
-        assert explored.get(second, cookie="hubbub-explore=two").status == 202
-        full = explored.get(f"{folder(PAGE)}/?from={DAYS[1]}", cookie="hubbub-explore=three")
+        assert explored.get(second, cookie="hubbub_explore=two").status == 202
+        full = explored.get(f"{folder(PAGE)}/?from={DAYS[1]}", cookie="hubbub_explore=three")
         assert full.status == 429
         assert "3 pages wait" in text_of(full)
         process.go.set()
-        while explored.get(first, cookie="hubbub-explore=one").status != 200:
+        while explored.get(first, cookie="hubbub_explore=one").status != 200:
             pass
-        while explored.get(second, cookie="hubbub-explore=one").status != 200:
+        while explored.get(second, cookie="hubbub_explore=one").status != 200:
             pass
 
 
@@ -653,9 +653,20 @@ def test_the_command_serves_until_it_is_told_to_end(served: tuple[subprocess.Pop
     assert not list(temporary.iterdir())
 
 
+def test_a_directory_without_summaries_has_a_page_that_says_so(tmp_path: Path) -> None:
+    (tmp_path / "summaries").mkdir()
+    with Explored(tmp_path) as explored:
+        page = explored.get("/")
+        assert (page.status, "hubbub pull URL --all" in text_of(page)) == (200, True)
+        missing = explored.get(f"{folder(PAGE)}/")
+        assert (missing.status, "after the next `hubbub pull`" in text_of(missing)) == (404, True)
+        write(tmp_path, PAGE, DAYS[0], {"a": 100})
+        assert "There is no summary yet" not in text_of(explored.get("/"))
+
+
 def test_the_command_refuses_what_it_cannot_show(tmp_path: Path) -> None:
+    assert "is not a directory" in CliRunner().invoke(main, ["explore", str(tmp_path / "none")]).output
     (tmp_path / "empty").mkdir()
-    assert "has no .parquet file" in CliRunner().invoke(main, ["explore", str(tmp_path / "empty")]).output
     write_summary(simulate(PAGE, {"a": 10}, np.random.default_rng(1)), tmp_path / "empty" / "a.parquet")
     with closing(socket.create_server(("127.0.0.1", 0))) as taken:
         port = str(taken.getsockname()[1])

@@ -27,12 +27,12 @@ from hubbub import Metric, UnaryResponse
 from hubbub.cli import main
 from hubbub.errors import SummaryError
 from hubbub.metrics.group import Group
+from hubbub.metrics.metric import folder_of
 from hubbub.privacy import epsilon
 from hubbub.summary import BitCounts, Summary, read_collected, summary_to_bytes
 from hubbub_decoder import decode, simulate
 from hubbub_decoder.batch_decoding import run as batch_run
 from hubbub_decoder.batch_decoding import tasks
-from hubbub_decoder.batch_decoding.tasks import folder_of
 from hubbub_decoder.publishing.names import page_name
 from hubbub_decoder.results_store.store import PeriodKey
 from tests.decoder.publishing.interruptions import kill_before_write

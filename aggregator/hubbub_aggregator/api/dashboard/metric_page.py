@@ -16,7 +16,7 @@ from hubbub.metrics.periods import Period
 from hubbub.summary.plausibility import plausible_ones
 from hubbub.text import format_count
 from hubbub.wire.dates import parse_period
-from hubbub_aggregator.api.dashboard.overview import Problem, RefusalRow, find_problems, refusal_rows
+from hubbub_aggregator.api.dashboard.overview import Problem, RefusalRow, find_problems, refusal_rows, results_address
 from hubbub_aggregator.api.dashboard.privacy_figures import CentralEpsilon, Figure, last_central_epsilon, privacy_rows
 from hubbub_aggregator.api.dependencies import Service
 from hubbub_aggregator.settings import Settings
@@ -27,7 +27,7 @@ _MAX_ITEMS = 20
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One version of a metric, with its privacy figures; groups : its values and their reports, of a metric with a group."""
+    """One version of a metric, with its privacy figures; groups : its values and their reports, of a metric with a group; results : their address, or empty."""
 
     digest: str
     is_current: bool
@@ -36,6 +36,7 @@ class Version:
     privacy: tuple[Figure, ...]
     central: CentralEpsilon | None
     groups: tuple[tuple[str, int], ...]
+    results: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +192,7 @@ def _version(
         privacy=privacy_rows(metric),
         central=last_central_epsilon(service.periods, service.settings, metric, smallest, now),
         groups=tuple((part.group.value or "", by_digest[part.digest]) for part in counted.values() if part.group),
+        results=results_address(service.settings, metric),
     )
 
 

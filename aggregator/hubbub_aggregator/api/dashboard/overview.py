@@ -12,13 +12,14 @@ from datetime import date, timedelta
 from enum import IntEnum, StrEnum
 from typing import Any
 
-from hubbub.metrics.metric import Metric, has_expired
+from hubbub.metrics.metric import Metric, folder_of, has_expired
 from hubbub.metrics.periods import Period, PeriodKind
 from hubbub.text import format_count, format_size
 from hubbub_aggregator.api.dashboard.privacy_figures import epsilon_of_report
 from hubbub_aggregator.api.dependencies import Service
 from hubbub_aggregator.api.health import readiness_error
 from hubbub_aggregator.pipeline.group_commit import GroupCommit
+from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.interface import FigureStore
 from hubbub_aggregator.store.period_figures import VersionTotals
 
@@ -86,12 +87,14 @@ class MetricLine:
 
     reports : of all versions and periods, folded or not      latest : latest period with reports, or None
     age     : of the latest period, in words
+    results : address of the results of the version with the latest reports; empty: none
     """
 
     name: str
     description: str
     owner: str
     epsilon: str
+    results: str
     reports: int
     latest: str | None
     age: str
@@ -135,6 +138,7 @@ class Overview:
     num_metrics: int
     num_with_problems: int
     refusals: tuple[RefusalRow, ...]
+    has_results: bool
 
 
 def build_overview(
@@ -159,7 +163,7 @@ def build_overview(
         latest[digest] = max(period, latest.get(digest, ""))
     recent = _recent_reports(store, versions, unfolded, now.date())
     lines = [
-        _line(metric, versions[name], totals, reports, latest, recent, refused[name], now.date())
+        _line(service.settings, metric, versions[name], totals, reports, latest, recent, refused[name], now.date())
         for name, metric in definitions.items()
     ]
     lines.sort(key=lambda line: line.name)
@@ -181,6 +185,7 @@ def build_overview(
         num_metrics=len(lines),
         num_with_problems=sum(bool(line.problems) for line in lines),
         refusals=refusal_rows(refusals),
+        has_results=bool(service.settings.results_url),
     )
 
 
@@ -232,7 +237,13 @@ def last_complete_period(metric: Metric, today: date) -> str:
     return str(period)
 
 
+def results_address(settings: Settings, version: Metric) -> str:
+    """Return the address of the results of a metric version; empty: the service has no address of results."""
+    return f"{settings.results_url}{folder_of(version.in_group(None))}/" if settings.results_url else ""
+
+
 def _line(
+    settings: Settings,
     metric: Metric,
     versions: Sequence[Metric],
     totals: Mapping[str, VersionTotals],
@@ -244,12 +255,14 @@ def _line(
 ) -> MetricLine:
     digests = [version.digest for version in versions]
     last = max((latest[digest] for digest in digests if digest in latest), default=None)
+    newest = max(versions, key=lambda part: (latest.get(part.digest, ""), part in metric.collections))
     implausible = sum(totals[digest].implausible for digest in digests if digest in totals)
     return MetricLine(
         name=metric.name,
         description=metric.description,
         owner=metric.owner,
         epsilon=epsilon_of_report(metric),
+        results=results_address(settings, newest),
         reports=sum(reports[digest] for digest in digests),
         latest=last,
         age=_age(last, today),

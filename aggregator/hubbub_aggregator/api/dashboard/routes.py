@@ -1,10 +1,11 @@
-"""Routes of the dashboard: `/`, `/metric/{name}`, `/sign-in` and `/sign-out`.
+"""Routes of the dashboard: `/`, `/metric/{name}`, `/session`, `/sign-in` and `/sign-out`.
 
 A refused request gets a page if the client accepts HTML, for example the form with the reason, else `application/problem+json`.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Annotated
 from urllib.parse import parse_qs, quote, urlencode, urlsplit
@@ -33,7 +34,9 @@ from hubbub_aggregator.store.tokens import Scope
 
 routes = APIRouter()
 
+_METRIC = "/metric/"
 _SEE_OTHER = 303
+_VISIBLE = re.compile(r"[!-~]+")
 _MAX_FORM_BYTES = 4_096
 _MAX_QUERY_LENGTH = 200  # characters
 _TEMPLATES = Environment(
@@ -56,7 +59,7 @@ def get_page(request: Request, q: Query = "", problems: ProblemsOnly = "", sort:
     """Page with the state of the service and the table of metrics, those with problems first if no other order is asked for."""
     service: Service = request.state.service
     signed_in = _is_signed_in(request)
-    if (redirect := _require_reader(request, "/sign-in", signed_in)) is not None:
+    if (redirect := _require_reader(request, "", signed_in)) is not None:
         return redirect
     query = q[:_MAX_QUERY_LENGTH]
     data = build_overview(service, request.state.writer, query, problems_only=bool(problems), sort=sort)
@@ -85,7 +88,7 @@ def get_metric_page(request: Request, name: str) -> Response:
     """Page of one metric: reports per period, privacy figures, downloads and refused batches."""
     service: Service = request.state.service
     signed_in = _is_signed_in(request)
-    if (redirect := _require_reader(request, f"/sign-in?metric={quote(name, safe='')}", signed_in)) is not None:
+    if (redirect := _require_reader(request, f"{_METRIC}{quote(name, safe='')}", signed_in)) is not None:
         return redirect
     data = build_metric_page(service, name)
     if data is None:
@@ -97,19 +100,30 @@ def get_metric_page(request: Request, name: str) -> Response:
     return _page("metric", {"metric": data, "signed_in": signed_in})
 
 
+@get_and_head(routes, "/session", status_code=204, response_class=Response, **openapi.GET_SESSION)
+def get_session(request: Request) -> Response:
+    """Whether the request may read: 204 or 401. A reverse proxy asks before it forwards to the results."""
+    if not _is_signed_in(request) and not may_read_without_token(request.state.service, request):
+        request.state.service.authorizer.require(Scope.READ, request.headers.get("authorization"))
+    return Response(status_code=204)
+
+
 def _is_signed_in(request: Request) -> bool:
     service: Service = request.state.service
     return authentication.is_signed_in(service.tokens, service.clock, _cookie(request))
 
 
-def _require_reader(request: Request, sign_in_url: str, signed_in: bool) -> Response | None:
-    """Return a redirect to the sign-in form for a browser without a session; RefusedError for a program without a token."""
+def _require_reader(request: Request, address: str, signed_in: bool) -> Response | None:
+    """Return a redirect to the sign-in form for a browser without a session; RefusedError for a program without a token.
+
+    address : to open after signing in; empty: `/`
+    """
     service: Service = request.state.service
     if signed_in or may_read_without_token(service, request):
         return None
     authorization = request.headers.get("authorization")
     if authorization is None and accepts_html(request):
-        return RedirectResponse(sign_in_url, _SEE_OTHER)
+        return RedirectResponse(f"/sign-in?to={address}" if address else "/sign-in", _SEE_OTHER)
     service.authorizer.require(Scope.READ, authorization)
     return None
 
@@ -128,23 +142,27 @@ def _page(
 
 @get_and_head(routes, "/sign-in", response_class=HTMLResponse, **openapi.GET_SIGN_IN)
 def get_sign_in(request: Request) -> Response:
-    """Sign-in form for a token with scope `read`; `?metric=NAME` leads to the page of that metric afterwards."""
-    metric = request.query_params.get("metric", "")
-    if may_read_without_token(request.state.service, request):
-        return RedirectResponse(_metric_url(metric), _SEE_OTHER)
-    return _sign_in_form(None, metric)
+    """Sign-in form for a token with scope `read`; `?to=ADDRESS` leads to a metric or its results afterwards.
+
+    The address is the rest of the query as it is, because a proxy inserts the address of a request, which has a query of its own.
+    """
+    service: Service = request.state.service
+    address = _address_after(service, request.url.query.partition("to=")[2])
+    if may_read_without_token(service, request):
+        return RedirectResponse(address, _SEE_OTHER)
+    return _sign_in_form(None, address)
 
 
 @routes.post("/sign-in", **openapi.POST_SIGN_IN)
 async def post_sign_in(request: Request) -> Response:
     """Start a session for a token, and set its cookie."""
     service: Service = request.state.service
-    metric = ""
+    address = "/"
     try:
         charge_request(service, request.scope["client"], request.headers.get("x-forwarded-for"))
         _require_same_site(request)
         form = await _read_form(request, service)
-        token, metric = _field(form, "token"), _field(form, "metric")
+        token, address = _field(form, "token"), _address_after(service, _field(form, "to"))
         if not token:
             raise RefusedWithHeaderError(ProblemType.UNAUTHORIZED, "Enter a token (form field `token`).", ASK_FOR_TOKEN)
         secret = await run_in_threadpool(authentication.sign_in, service.tokens, service.clock, token)
@@ -153,8 +171,8 @@ async def post_sign_in(request: Request) -> Response:
         if not accepts_html(request):
             raise
         service.outcomes.rejected_request(refused.problem_type)
-        return _sign_in_form(refused.detail, metric, refused.problem_type.status, refusal_headers(refused))
-    response = RedirectResponse(_metric_url(metric), _SEE_OTHER)
+        return _sign_in_form(refused.detail, address, refused.problem_type.status, refusal_headers(refused))
+    response = RedirectResponse(address, _SEE_OTHER)
     _set_cookie(request, response, secret, int(authentication.SESSION_LENGTH.total_seconds()))
     return response
 
@@ -174,17 +192,19 @@ async def _read_form(request: Request, service: Service) -> bytes:
         return await read_body(request.receive, service.settings, _MAX_FORM_BYTES, memory)
 
 
-def _metric_url(metric: str) -> str:
-    """Return the URL to open after signing in: of a metric's page if this is a valid name, else `/`."""
-    return f"/metric/{metric}" if is_metric_name(metric) else "/"
+def _address_after(service: Service, address: str) -> str:
+    """Return the address to open after signing in: of a metric or of its results on this host, else `/`."""
+    results = service.settings.results_url
+    is_result = results.startswith("/") and address.startswith(results) and _VISIBLE.fullmatch(address) is not None
+    is_metric = address.startswith(_METRIC) and is_metric_name(address.removeprefix(_METRIC))
+    return address if is_metric or is_result else "/"
 
 
 def _sign_in_form(
-    error: str | None, metric: str, status: int = 200, headers: Mapping[str, str] | None = None
+    error: str | None, address: str, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
     hours = int(authentication.SESSION_LENGTH.total_seconds()) // 3600
-    name = metric if is_metric_name(metric) else ""
-    return _page("sign_in", {"error": error, "hours": hours, "metric": name}, status, headers)
+    return _page("sign_in", {"error": error, "hours": hours, "address": address}, status, headers)
 
 
 def accepts_html(request: Request) -> bool:
