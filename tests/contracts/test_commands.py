@@ -19,7 +19,7 @@ from hubbub.cli import SECTIONS, main
 from tests.support.paths import DOCS
 
 MEANINGS = {
-    "all": "Show ",
+    "all": "Everything: ",
     "candidates": "Strings to look for: ",
     "command": "Command that ",
     "confidence": "Confidence level of the ",

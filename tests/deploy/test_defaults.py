@@ -108,7 +108,9 @@ def test_uploads_are_forwarded_to_ports_of_aggregators_only() -> None:
     reached = {
         int(next(filter(None, match.groups())))
         for file in files
-        for match in re.finditer(r"(?:[\d.]{7,}|replica-\d):(\d+)|containerPort: (\d+)", RESULTS.sub("", file.read_text()))
+        for match in re.finditer(
+            r"(?:[\d.]{7,}|replica-\d):(\d+)|containerPort: (\d+)", RESULTS.sub("", file.read_text())
+        )
     }
     assert reached == {defaults.SERVICE_PORT, defaults.SECOND_SERVICE_PORT}
     used_by_files = {int(port) for path, port in named(PORT) if path.startswith("deploy/")}

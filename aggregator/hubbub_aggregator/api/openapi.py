@@ -108,6 +108,24 @@ class Metrics(BaseModel):
     metrics: list[MetricDefinition]
 
 
+class StoredPeriod(BaseModel):
+    """A period of which a metric version has counts or reports, all values of its group together."""
+
+    metric: str
+    digest: str = Field(description="Digest of the version.")
+    period: date = Field(description="UTC date of its first day.")
+    num_reports: Annotated[int, Field(ge=0)] | None = Field(
+        description="Number of its reports; null: not computed yet. 0: they have been deleted, or there was none."
+    )
+    closed: bool = Field(description="Whether no report of it is accepted any more.")
+
+
+class StoredPeriods(BaseModel):
+    """Every period of every version that is collected, in the order of metric, digest and period."""
+
+    periods: list[StoredPeriod]
+
+
 class Liveness(BaseModel):
     """The process answers."""
 
@@ -162,6 +180,13 @@ GET_METRICS: _Route = {
     "responses": {
         200: _json("The metrics.", Metrics),
         **openapi_responses(ProblemType.INVALID_QUERY, ProblemType.INTERNAL_ERROR),
+    },
+}
+
+GET_PERIODS: _Route = {
+    "responses": {
+        200: _json("The periods.", StoredPeriods),
+        **openapi_responses(ProblemType.INVALID_QUERY, *_READ_PROBLEMS),
     },
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import lru_cache
 from typing import Annotated, Literal
 
@@ -33,6 +33,7 @@ from hubbub_aggregator.http.middlewares import REPORTS_PATH
 from hubbub_aggregator.http.problems import problem_page
 from hubbub_aggregator.http.routing import FileResponse, get_and_head
 from hubbub_aggregator.pipeline.folding import read_summary
+from hubbub_aggregator.pipeline.period_list import list_periods
 from hubbub_aggregator.pipeline.report_export import reports_file
 from hubbub_aggregator.pipeline.retention import keeps_reports
 from hubbub_aggregator.store.tokens import Scope
@@ -100,6 +101,19 @@ def _require_scope(request: Request, scope: Scope) -> None:
     ):
         return
     service.authorizer.require(scope, authorization)
+
+
+@get_and_head(
+    routes,
+    "/v1/periods",
+    dependencies=[Security(_require_read_scope), Depends(_refuse_unknown_parameters)],
+    **openapi.GET_PERIODS,
+)
+def get_periods(request: Request) -> Response:
+    """Periods of every version of every metric with their numbers of reports, which the summaries of these periods have."""
+    service: Service = request.state.service
+    found = list_periods(service.periods, tuple(service.definitions.versions()))
+    return JSONResponse({"periods": [asdict(period) for period in found]})
 
 
 def _as_download(response: Response, name: str, *parts: str) -> Response:

@@ -1,27 +1,41 @@
-"""`hubbub pull`: download a summary or retained reports."""
+"""`hubbub pull`: download a summary or retained reports, or the summaries of everything."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import click
 
 from hubbub.cli.output import PATH, json_option, print_json
+from hubbub_decoder.cli.mirror import Download, mirror_periods
 from hubbub_decoder.cli.shared import Day, print_message
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from hubbub.summary import ReportFile, Summary
 
 
 @click.command(short_help="Download counts or reports from an aggregator.")
 @click.argument("url")
-@click.argument("metric")
+@click.argument("metric", required=False)
+@click.option("--out", type=PATH, metavar="FILE", help="Output file (.parquet) of the counts or reports of METRIC.")
 @click.option(
-    "--out", required=True, type=PATH, metavar="FILE", help="Output file (.parquet) of the counts or reports."
+    "--all",
+    "everything",
+    is_flag=True,
+    help="Everything: download what --out-dir does not have of each metric, closed period and value of a group.",
+)
+@click.option("--open", "with_open", is_flag=True, help="With --all: also periods of which reports are still accepted.")
+@click.option(
+    "--out-dir",
+    type=PATH,
+    metavar="DIRECTORY",
+    help="Output directory for the summaries of --all; created if it does not exist.",
 )
 @click.option(
     "--period",
@@ -52,8 +66,11 @@ if TYPE_CHECKING:
 @json_option
 def command(
     url: str,
-    metric: str,
-    out: Path,
+    metric: str | None,
+    out: Path | None,
+    everything: bool,
+    with_open: bool,
+    out_dir: Path | None,
     days: tuple[date, ...],
     digest: str | None,
     by_group: bool,
@@ -61,7 +78,7 @@ def command(
     allow_missing: bool,
     as_json: bool,
 ) -> None:
-    """Download the counts or the reports of METRIC from the aggregator at URL.
+    """Download the counts or the reports of METRIC from the aggregator at URL, or with --all the counts of all metrics.
 
     Set the environment variable HUBBUB_TOKEN to a token with read permission.
 
@@ -70,36 +87,55 @@ def command(
 
     The exit code is 1 if there are no reports, or none of one of the periods. The file then has the others.
 
+    With --all, DIRECTORY gets a file for each metric version and period, one for each value of its group, and their sum. What is there and
+    has the reports of the aggregator is not downloaded again. The exit code is 1 if a period could not be downloaded.
+
     \b
     Example:
       hubbub pull https://telemetry.example.org homepage --period 2026-03-01 --out homepage.parquet
       hubbub pull https://telemetry.example.org homepage --by-group --out homepage.parquet
+      hubbub pull https://telemetry.example.org --all --out-dir summaries/
     """
+    given = {
+        "METRIC": metric,
+        "--out": out,
+        "--period": days,
+        "--digest": digest,
+        "--by-group": by_group,
+        "--content": content,
+        "--allow-missing": allow_missing,
+    }
+    if everything:
+        if other := [name for name, value in given.items() if value]:
+            raise click.UsageError(f"{other[0]} chooses a part, and --all downloads everything. Leave one of them out.")
+        if out_dir is None:
+            raise click.UsageError("--all needs --out-dir DIRECTORY for the summaries.")
+        _pull_all(url, out_dir, with_open=with_open, as_json=as_json)
+        return
+    if with_open or out_dir is not None:
+        raise click.UsageError(f"{'--open' if with_open else '--out-dir'} needs --all.")
+    if metric is None or out is None:
+        raise click.UsageError("Pass METRIC and --out FILE, or --all and --out-dir DIRECTORY.")
+    _pull_one(Download(url, metric, tuple(map(str, days)), digest, content), out, by_group, allow_missing, as_json)
 
+
+def _pull_one(request: Download, out: Path, by_group: bool, allow_missing: bool, as_json: bool) -> None:
     from rich.console import Console
-    from rich.progress import DownloadColumn, Progress, SpinnerColumn, TextColumn
 
-    from hubbub.summary import ReportFile
-    from hubbub.text import format_count
     from hubbub_decoder.data.output_files import check_parquet_path
 
     check_parquet_path(out)
     stderr = Console(stderr=True)
-    periods = tuple(map(str, days))
-    request = _Request(url, metric, periods, digest, content)
-    pulled = request.final_files(out, by_group=by_group)
+    metric, periods = request.metric, request.periods
+    pulled = request.complete_files(out, by_group=by_group)
     if pulled:
         print_message(stderr, f"kept {out}: its counts are final, because the aggregator had closed the period")
     else:
-        columns = (SpinnerColumn("line"), TextColumn("{task.description}", markup=False), DownloadColumn())
-        with Progress(*columns, console=stderr, transient=True, disable=not stderr.is_terminal) as progress:
-            task = progress.add_task(f"downloading {metric}", total=None)
-            pulled = request.download(out, lambda size: progress.advance(task, size), by_group=by_group)
+        with _progress(stderr, metric) as count_bytes:
+            pulled = request.download(out, count_bytes, by_group=by_group)
         for path, found in pulled.items():
-            grows = not isinstance(found, ReportFile) and found.num_reports and not found.closed
-            counted = f"{format_count(found.num_reports, 'report')} of {found.metric.title}"
-            print_message(stderr, f"wrote {path}: {counted}{', which may still grow' if grows else ''}")
-        if out not in pulled and content != "reports" and out.exists():
+            print_message(stderr, _written(path, found))
+        if out not in pulled and request.content != "reports" and out.exists():
             print_message(stderr, f"kept {out}: it has reports that the aggregator does not have")
     present = {period for found in pulled.values() for period in found.periods}
     missing = [period for period in periods if period not in present] or ([] if present else [metric])
@@ -107,147 +143,77 @@ def command(
     if missing and allow_missing:
         print_message(stderr, f"Warning: {told}.")
     if as_json:
-        results = [
-            {
-                "out": str(path),
-                "metric": metric,
-                **({"group": found.metric.group.value} if found.metric.group is not None else {}),
-                "digest": found.metric.digest,
-                "num_reports": found.num_reports,
-                "periods": list(found.periods),
-                **({} if isinstance(found, ReportFile) else {"closed": found.closed}),
-            }
-            for path, found in pulled.items()
-        ]
+        results = [_about(path, found) for path, found in pulled.items()]
         nothing = {"out": str(out), "metric": metric, "num_reports": 0, "periods": []}
         print_json({"files": results} if by_group else results[0] if results else nothing)
     if missing and not allow_missing:
         raise click.ClickException(f"{told}. Check the period and the metric, or pass --allow-missing.")
 
 
-@dataclass(frozen=True)
-class _Request:
-    """What is downloaded."""
+def _pull_all(url: str, directory: Path, *, with_open: bool, as_json: bool) -> None:
+    """Download what a directory does not have, and say what became of each period. Raises ClickException if one failed."""
+    from rich.console import Console
 
-    url: str
-    metric: str
-    periods: tuple[str, ...]
-    digest: str | None
-    content: str | None
+    from hubbub.text import format_count
+    from hubbub_decoder.data.pull import pull_periods
 
-    def final_files(self, out: Path, *, by_group: bool) -> dict[Path, ReportFile | Summary]:
-        """Files of an earlier download whose counts are final and complete; none: download."""
-        whole = self._final(out, None)
-        if whole is None or not self.periods or {*self.periods} != {*whole.periods}:
-            return {}
-        values = whole.metric.group.values if by_group and whole.metric.group is not None else ()
-        finals = {path: self._final(path, value) for path, value in zip(_paths(out, values), values, strict=True)}
-        of_values = {path: found for path, found in finals.items() if found is not None}
-        if values and sum(found.num_reports for found in of_values.values()) != whole.num_reports:
-            return {}
-        return {**of_values, out: whole}
-
-    def _final(self, path: Path, value: str | None) -> Summary | None:
-        """Summary of a file of this metric, value of its group and periods, or some of them, that the aggregator had closed."""
-        from hubbub.summary import BitCounts, PatternCounts
-
-        found = self._held(path, value)
-        is_asked = {None: True, "bits": isinstance(found, BitCounts), "patterns": isinstance(found, PatternCounts)}
-        return found if found is not None and found.closed and is_asked.get(self.content, False) else None
-
-    def _held(self, path: Path, value: str | None) -> Summary | None:
-        """Summary of a file with reports of this metric, value of its group and periods, or some of them."""
-        from hubbub.errors import SummaryError
-        from hubbub.summary import read_summary
-
-        try:
-            found = read_summary(path)
-        except SummaryError:
-            return None
-        group = None if found.metric.group is None else found.metric.group.value
-        is_this = (found.metric.name, group) == (self.metric, value) and found.num_reports > 0
-        is_version = self.digest in (None, found.metric.in_group(None).digest)
-        return found if is_this and is_version and {*found.periods} <= {*(self.periods or found.periods)} else None
-
-    def download(
-        self, out: Path, count_bytes: Callable[[int], None], *, by_group: bool
-    ) -> dict[Path, ReportFile | Summary]:
-        """Download and write one file, or one for each value of the group that has reports, and last their sum.
-
-        Counts only grow, so a file with more reports than the answer stays: the aggregator has deleted some.
-        """
-        from hubbub_decoder.data.output_files import write_summary_file
-        from hubbub_decoder.data.pull import pull_summary
-        from hubbub_decoder.model.evidence import combine
-
-        values: tuple[str, ...] = ()
-        is_closed = False
-        if by_group:
-            whole = pull_summary(
-                self.url, self.metric, periods=self.periods, digest=self.digest, count_bytes=count_bytes
-            )
-            is_closed = whole.closed
-            values = whole.metric.group.values if whole.metric.group is not None and whole.num_reports else ()
-        files: dict[Path, str | None] = {out: None}
-        if values:
-            files = dict(zip(_paths(out, values), values, strict=True))
-        pulled = {
-            path: found
-            for path, value in files.items()
-            if (found := self._download_one(path, value, count_bytes)) is not None
-        }
-        if values and pulled and self.content != "reports":
-            total = cast("Summary", combine(cast("list[Summary]", list(pulled.values()))))
-            whole = replace(total, metric=total.metric.in_group(None), closed=total.closed and is_closed)
-            held = self._held(out, None)
-            if held is None or held.num_reports <= whole.num_reports:
-                write_summary_file(whole, out)  # of all values, also if one has all reports
-                pulled[out] = whole
-        return pulled
-
-    def _download_one(
-        self, path: Path, value: str | None, count_bytes: Callable[[int], None]
-    ) -> ReportFile | Summary | None:
-        """Write a file; None: the file has more reports, and stays, or no report has this value.
-
-        A file of a value without reports is deleted, if it is of something else: it is no part of the sum.
-        """
-        from hubbub_decoder.data.output_files import write_summary_file
-        from hubbub_decoder.data.pull import pull_reports, pull_summary
-
-        if self.content == "reports":
-            reports = pull_reports(
-                self.url,
-                self.metric,
-                path,
-                periods=self.periods,
-                digest=self.digest,
-                group=value,
-                count_bytes=count_bytes,
-            )
-            if value is None or reports.num_reports:
-                return reports
-            path.unlink(missing_ok=True)
-            return None
-        found = pull_summary(
-            self.url,
-            self.metric,
-            periods=self.periods,
-            digest=self.digest,
-            group=value,
-            kind=self.content,
-            count_bytes=count_bytes,
+    stderr = Console(stderr=True)
+    listed = [found for found in pull_periods(url) if found.num_reports != 0]
+    wanted = [found for found in listed if found.closed or with_open]
+    with _progress(stderr, "all metrics") as count_bytes:
+        mirror = mirror_periods(url, wanted, directory, count_bytes)
+    for path, found in mirror.written.items():
+        print_message(stderr, _written(path, found))
+    for period, reason in mirror.failed:
+        print_message(stderr, f"failed: {period.metric} of {period.period}: {reason}")
+    num_open = len(listed) - len(wanted)
+    left_out = f", {format_count(num_open, 'period')} still open (--open downloads those, too)" if num_open else ""
+    print_message(
+        stderr,
+        f"{format_count(len(mirror.written), 'file')} written, {format_count(mirror.kept, 'period')} kept{left_out}",
+    )
+    if as_json:
+        failed = [
+            {"metric": period.metric, "digest": period.digest, "period": period.period, "reason": reason}
+            for period, reason in mirror.failed
+        ]
+        files = [_about(path, found) for path, found in mirror.written.items()]
+        print_json({"files": files, "kept": mirror.kept, "open": num_open, "failed": failed})
+    if mirror.failed:
+        raise click.ClickException(
+            f"{len(mirror.failed)} of {format_count(len(wanted), 'period')} could not be downloaded. Run the command again: it continues with them."
         )
-        held = self._held(path, value)
-        if held is not None and held.num_reports > found.num_reports:
-            return None
-        if not found.num_reports and value is not None:
-            path.unlink(missing_ok=True)
-            return None
-        write_summary_file(found, path)
-        return found
 
 
-def _paths(out: Path, values: Sequence[str]) -> list[Path]:
-    """Files of the values of a group."""
-    return [out.with_stem(f"{out.stem}-{value}") for value in values]
+@contextmanager
+def _progress(stderr: Console, what: str) -> Iterator[Callable[[int], None]]:
+    """Show the size of what arrives, on a terminal."""
+    from rich.progress import DownloadColumn, Progress, SpinnerColumn, TextColumn
+
+    columns = (SpinnerColumn("line"), TextColumn("{task.description}", markup=False), DownloadColumn())
+    with Progress(*columns, console=stderr, transient=True, disable=not stderr.is_terminal) as progress:
+        task = progress.add_task(f"downloading {what}", total=None)
+        yield lambda size: progress.advance(task, size)
+
+
+def _written(path: Path, found: ReportFile | Summary) -> str:
+    from hubbub.summary import ReportFile
+    from hubbub.text import format_count
+
+    grows = not isinstance(found, ReportFile) and found.num_reports and not found.closed
+    counted = f"{format_count(found.num_reports, 'report')} of {found.metric.title}"
+    return f"wrote {path}: {counted}{', which may still grow' if grows else ''}"
+
+
+def _about(path: Path, found: ReportFile | Summary) -> dict[str, object]:
+    from hubbub.summary import ReportFile
+
+    return {
+        "out": str(path),
+        "metric": found.metric.name,
+        **({"group": found.metric.group.value} if found.metric.group is not None else {}),
+        "digest": found.metric.digest,
+        "num_reports": found.num_reports,
+        "periods": list(found.periods),
+        **({} if isinstance(found, ReportFile) else {"closed": found.closed}),
+    }

@@ -152,7 +152,7 @@ def independent_clients_option(otherwise: str) -> Decorator:
 
 def everything_option(shown: str) -> Decorator:
     """--all; `shown` describes its effect."""
-    return _output_option("--all", "everything", is_flag=True, help=f"Show {shown}.")
+    return _output_option("--all", "everything", is_flag=True, help=f"Everything: show {shown}.")
 
 
 def top_option(shown: str) -> Decorator:

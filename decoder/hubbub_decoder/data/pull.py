@@ -1,4 +1,4 @@
-"""Download the summary or the retained reports of a metric from an aggregator."""
+"""Download the list of periods, and the summary or the retained reports of a metric, from an aggregator."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import date
 from pathlib import Path
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -14,6 +16,7 @@ import urllib3
 
 from hubbub.errors import SummaryError
 from hubbub.metrics.metric import Metric
+from hubbub.metrics.rules import is_metric_name
 from hubbub.summary import ReportFile, Summary, summary_from_bytes
 from hubbub.wire.urls import is_loopback, mask_url
 from hubbub_decoder.data.output_files import atomic_write
@@ -25,6 +28,53 @@ _RETRIES = urllib3.Retry(
 )
 _MAX_SUMMARY_BYTES = 1 << 30
 _CHUNK_BYTES = 1 << 18
+
+
+class NoResponseError(PullError):
+    """The aggregator is unreachable."""
+
+
+@dataclass(frozen=True, slots=True)
+class CollectedPeriod:
+    """A period of which an aggregator has reports, all values of a group together.
+
+    num_reports : None: not known      closed : whether no report of it is accepted any more
+    """
+
+    metric: str
+    digest: str
+    period: str
+    num_reports: int | None
+    closed: bool
+
+
+def pull_periods(url: str, token: str | None = None) -> list[CollectedPeriod]:
+    """List of the periods of all metric versions. Raises PullError as `pull_summary` does. The request is GET {url}/v1/periods."""
+    body = b"".join(_download(url, f"{_base_url(url)}/v1/periods", token, lambda _: None, _MAX_SUMMARY_BYTES))
+    try:
+        periods = [
+            CollectedPeriod(**{field.name: row[field.name] for field in fields(CollectedPeriod)})
+            for row in json.loads(body)["periods"]
+        ]
+        is_valid = all(map(_is_valid, periods))
+    except (ValueError, KeyError, TypeError):
+        is_valid = False
+    if not is_valid:
+        raise PullError(
+            f"{url} sent a response that is not a list of periods. Check that the aggregator is of this release."
+        )
+    return periods
+
+
+def _is_valid(found: CollectedPeriod) -> bool:
+    """Whether the fields have their types and may be parts of the name of a file."""
+    return (
+        is_metric_name(found.metric)
+        and re.fullmatch("[0-9a-f]{64}", found.digest) is not None
+        and str(date.fromisoformat(found.period)) == found.period
+        and (found.num_reports is None or (type(found.num_reports) is int and found.num_reports >= 0))
+        and isinstance(found.closed, bool)
+    )
 
 
 def pull_summary(
@@ -161,7 +211,22 @@ def _check_received(url: str, received: Metric, metric: str, digest: str | None,
         )
 
 
-def _request_url(url: str, metric: str, resource: str, periods: Sequence[str], fields: Mapping[str, str | None]) -> str:
+def _request_url(
+    url: str, metric: str, resource: str, periods: Sequence[str], parameters: Mapping[str, str | None]
+) -> str:
+    base = _base_url(url)
+    if not is_metric_name(metric):
+        raise PullError(
+            f"{metric!r} is not a metric name. Names have a lower-case letter first, then lower-case letters, digits, '_', '.' and '-'."
+        )
+    query = [("period", period) for period in periods]
+    query += [(name, value) for name, value in parameters.items() if value is not None]
+    address = f"{base}/v1/metrics/{quote(metric)}/{resource}"
+    return f"{address}?{urlencode(query)}" if query else address
+
+
+def _base_url(url: str) -> str:
+    """Address of an aggregator without a slash at its end. Raises PullError for what is no address of one."""
     shown = mask_url(url)
     try:
         parts = urlsplit(url)
@@ -180,14 +245,7 @@ def _request_url(url: str, metric: str, resource: str, periods: Sequence[str], f
         raise PullError(
             f"{url} is not encrypted, so counts could be changed in transit. Use https://; http:// is for this machine only."
         )
-    if not re.fullmatch(r"[a-z][a-z0-9_.-]{0,63}", metric):
-        raise PullError(
-            f"{metric!r} is not a metric name. Names have a lower-case letter first, then lower-case letters, digits, '_', '.' and '-'."
-        )
-    query = [("period", period) for period in periods]
-    query += [(name, value) for name, value in fields.items() if value is not None]
-    address = f"{url.rstrip('/')}/v1/metrics/{quote(metric)}/{resource}"
-    return f"{address}?{urlencode(query)}" if query else address
+    return url.rstrip("/")
 
 
 def authorization(token: str | None) -> dict[str, str]:
@@ -219,7 +277,7 @@ def _download(
             count_bytes(len(piece))
             yield piece
     except urllib3.exceptions.HTTPError as problem:
-        raise PullError(
+        raise NoResponseError(
             f"no response from {url}: {_cause(problem)}. Check the address, and that the aggregator is running."
         ) from None
 

@@ -29,6 +29,7 @@ from hubbub_aggregator.segments.segment_store import open_segment_store
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.sql_store import SqlStore
 from hubbub_decoder.data.pull import pull_summary
+from hubbub_decoder.errors import PullError
 from hubbub_decoder.planning.definition import toml_lines
 from tests.aggregator.conftest import NOON, TODAY
 from tests.support.every_kind import METRICS, NOISE, PARAMS, VERSION
@@ -194,10 +195,9 @@ def test_pull_writes_a_file_for_each_value_with_reports(
         assert found == expected(batches, PAGE, value)
 
 
-def test_a_pull_that_fails_between_values_has_no_sum(
+def test_a_pull_that_fails_between_values_changes_no_file(
     start: StartAggregator, store: SqlStore, make_batch: MakeBatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The sum is written last, and does not equal new values before, so the next run downloads all values again."""
     aggregator = start(store)
     for value in "ab":
         aggregator.post(make_batch(PAGE, group=value))
@@ -212,7 +212,7 @@ def test_a_pull_that_fails_between_values_has_no_sum(
     with monkeypatch.context() as patched:
         patched.setattr("hubbub_decoder.data.pull.pull_summary", failing)
         assert CliRunner().invoke(main, command).exit_code == 1
-    assert {path.name for path in tmp_path.glob("*.parquet")} == {"homepage-a.parquet", "homepage.parquet"}
+    assert [path.name for path in tmp_path.iterdir() if path.suffix == ".parquet"] == ["homepage.parquet"]
     assert CliRunner().invoke(main, command).exit_code == 0
     assert read_collected(tmp_path / "homepage.parquet").num_reports == 6
 
@@ -383,3 +383,112 @@ def toml(metrics: list[Metric]) -> str:
     """Definitions of these metrics."""
     texts: dict[str, Any] = {"description": "d", "owner": "o", "expires": date(2030, 1, 1)}
     return "\n".join(line for metric in metrics for line in toml_lines(replace(metric, **texts)))
+
+
+def test_pull_all_takes_each_period_and_value_once(
+    start: StartAggregator, store: SqlStore, make_batch: MakeBatch, tmp_path: Path
+) -> None:
+    aggregator, place = start(store), tmp_path / "summaries"
+    early, late = "2024-06-13", "2024-06-14"
+    for batch in (
+        make_batch(PAGE, n=4, group="a", period=early),
+        make_batch(PAGE, n=2, group="b", period=early),
+        make_batch(PAGE, n=5, group="a", period=late),
+        make_batch(PLAIN, n=3, period=early),
+        make_batch(PLAIN, n=6, period=late),
+    ):
+        assert aggregator.post(batch).status == 202
+
+    def pull(*more: str, code: int = 0, url: str = aggregator.url) -> dict[str, Any]:
+        command = ["pull", url, "--all", "--out-dir", str(place), "--json", *more]
+        ran = CliRunner().invoke(main, command)
+        assert ran.exit_code == code, ran.output
+        read: dict[str, Any] = json.loads(ran.stdout) if ran.stdout else {}
+        return read
+
+    def names() -> set[str]:
+        return {path.name for path in place.iterdir()}
+
+    page, plain = (f"{metric.name}@{metric.digest[:8]}" for metric in (PAGE, PLAIN))
+    assert pull() == {"files": [], "kept": 0, "open": 4, "failed": []}
+    for metric in (PAGE, PLAIN):
+        store.close_period(metric.collections[0], early)
+    assert (len(pull()["files"]), names()) == (
+        *(4,),
+        {
+            f"{page}-{early}.parquet",
+            f"{page}-{early}-a.parquet",
+            f"{page}-{early}-b.parquet",
+            f"{plain}-{early}.parquet",
+        },
+    )
+    kept = {path: path.stat().st_mtime_ns for path in place.iterdir()}
+    first = pull("--open")
+    assert (len(first["files"]), first["kept"]) == (3, 2)
+    assert {path: path.stat().st_mtime_ns for path in kept} == kept
+    again = pull("--open")
+    assert (again["files"], again["kept"]) == ([], 4), "the same number of reports is not downloaded again"
+    aggregator.post(make_batch(PLAIN, n=1, period=late))
+    assert [(file["metric"], file["num_reports"]) for file in pull("--open")["files"]] == [("plain", 7)]
+    for metric, period in ((PAGE, early), (PAGE, late), (PLAIN, late)):
+        assert read_collected(place / f"{metric.name}@{metric.digest[:8]}-{period}.parquet") == aggregator.summary(
+            metric.name, f"?period={period}"
+        )
+    store.close_period(PLAIN, late)
+    assert [file["closed"] for file in pull()["files"]] == [True], "a file of the open period is not final"
+    pull(code=1, url="http://127.0.0.1:9")
+
+
+def test_pull_all_continues_after_a_failure_and_then_exits_with_1(
+    start: StartAggregator, store: SqlStore, make_batch: MakeBatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    aggregator, day = start(store), "2024-06-13"
+    for batch in (make_batch(PAGE, group="a", period=day), make_batch(PLAIN, period=day)):
+        aggregator.post(batch)
+    command = ["pull", aggregator.url, "--all", "--open", "--out-dir", str(tmp_path)]
+
+    def failing(url: str, metric: str, **options: Any) -> BitCounts | PatternCounts:
+        if metric == "homepage" and options["group"] == "a":
+            raise PullError("the connection broke")
+        return pull_summary(url, metric, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("hubbub_decoder.data.pull.pull_summary", failing)
+        ran = CliRunner().invoke(main, command)
+    assert (ran.exit_code, "1 of 2 periods could not be downloaded" in ran.stderr) == (1, True)
+    assert f"failed: homepage of {day}: the connection broke" in ran.stderr
+    assert [path.name for path in tmp_path.iterdir() if path.suffix == ".parquet"] == [
+        f"plain@{PLAIN.digest[:8]}-{day}.parquet"
+    ]
+    assert CliRunner().invoke(main, command).exit_code == 0
+    assert len([*tmp_path.glob("homepage*")]) == 2
+
+
+def test_pull_all_finds_files_of_other_names_and_counts_no_period_twice(
+    start: StartAggregator, store: SqlStore, make_batch: MakeBatch, tmp_path: Path
+) -> None:
+    aggregator, days = start(store), ("2024-06-13", "2024-06-14")
+    for day in days:
+        aggregator.post(make_batch(PAGE, group="a", period=day))
+        aggregator.post(make_batch(PLAIN, period=day))
+    pull_one = [
+        "pull",
+        aggregator.url,
+        "homepage",
+        "--by-group",
+        "--period",
+        days[0],
+        "--out",
+        str(tmp_path / "x.parquet"),
+    ]
+    assert CliRunner().invoke(main, pull_one).exit_code == 0
+    both = ["pull", aggregator.url, "plain", "--out", str(tmp_path / "both.parquet")]
+    assert CliRunner().invoke(main, both).exit_code == 0
+    ran = CliRunner().invoke(main, ["pull", aggregator.url, "--all", "--open", "--out-dir", str(tmp_path)])
+    assert (ran.exit_code, "2 of 4 periods could not be downloaded" in ran.stderr) == (1, True)
+    assert f"both.parquet also has reports of plain of {days[0]}, which would be counted twice" in ran.stderr
+    page = f"homepage@{PAGE.digest[:8]}-{days[1]}"
+    assert {path.name for path in tmp_path.glob("*.parquet")} == {
+        *("both.parquet", "x.parquet", "x-a.parquet"),
+        *(f"{page}.parquet", f"{page}-a.parquet"),
+    }

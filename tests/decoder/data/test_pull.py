@@ -12,7 +12,7 @@ import pytest
 from hubbub import Metric, Params
 from hubbub.summary import BitCounts, summary_to_bytes
 from hubbub_decoder import PullError
-from hubbub_decoder.data.pull import authorization, pull_summary
+from hubbub_decoder.data.pull import authorization, pull_periods, pull_summary
 from hubbub_decoder.simulation import simulate
 
 METRIC = Metric.string("homepage", Params(num_bits=8, num_hashes=1, num_cohorts=2, prob_p=0.25, prob_q=0.75, prob_f=0))
@@ -148,3 +148,35 @@ def test_rejects_a_token_that_a_header_cannot_carry_without_showing_it(
 @pytest.mark.parametrize("token", ["s3cret\n", " s3cret\r\n"])
 def test_strips_white_space_around_the_token(token: str) -> None:
     assert authorization(token) == {"Authorization": "Bearer s3cret"}
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"metric": "../x"},
+        {"digest": "../x"},
+        {"digest": 1},
+        {"period": "2026-03-01/.."},
+        {"period": "2026-W10-1"},
+        {"num_reports": -1},
+        {"num_reports": "many"},
+        {"closed": 1},
+    ],
+)
+def test_rejects_a_list_of_periods_with_parts_that_are_no_names(
+    aggregator: FakeAggregator, changed: dict[str, object]
+) -> None:
+    """They become names of files."""
+    row = {"metric": "homepage", "digest": "0" * 64, "period": "2026-03-01", "num_reports": 3, "closed": True, "new": 1}
+    aggregator.body = json.dumps({"periods": [row]}).encode()
+    assert [found.num_reports for found in pull_periods(aggregator.url)] == [3]
+    aggregator.body = json.dumps({"periods": [row | changed]}).encode()
+    with pytest.raises(PullError, match="not a list of periods"):
+        pull_periods(aggregator.url)
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"periods": 1}', b'{"periods": [1]}', b'{"periods": [{}]}'])
+def test_rejects_what_is_no_list_of_periods(aggregator: FakeAggregator, body: bytes) -> None:
+    aggregator.body = body
+    with pytest.raises(PullError, match="not a list of periods"):
+        pull_periods(aggregator.url)

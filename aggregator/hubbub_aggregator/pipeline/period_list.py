@@ -1,0 +1,54 @@
+"""The periods of which there are reports, with their numbers: what a program compares with the summaries that it has."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hubbub.metrics.metric import Metric
+from hubbub_aggregator.store.interface import PeriodStore
+
+
+@dataclass(frozen=True, slots=True)
+class PeriodReports:
+    """A period of a metric version, all values of its group together.
+
+    num_reports : None: not computed yet; 0: they have been deleted, or there was none
+    closed      : whether no report of it is accepted any more
+    """
+
+    metric: str
+    digest: str
+    period: str
+    num_reports: int | None
+    closed: bool
+
+
+def list_periods(store: PeriodStore, versions: Sequence[Metric]) -> list[PeriodReports]:
+    """Return the periods of metric versions, in the order of name, digest and period, without reading a summary.
+
+    The number of SQL statements does not depend on the number of versions. They are not of one moment: reports that are folded meanwhile may
+    be counted twice or not at all, and the next call has the right number.
+    """
+    is_open, unfolded = {*store.open_periods()}, store.unfolded_reports()
+    whole = {part.digest: version for version in versions for part in version.collections}
+    reports = defaultdict[tuple[str, str], dict[str, int | None]](dict)
+    for row in store.period_rows(whole):
+        current = not row.is_stale or row.revision == 0
+        folded = (row.figures.reports if row.figures else 0) if current else None
+        reports[whole[row.digest].digest, row.period][row.digest] = folded
+    for (digest, period), (_, more) in unfolded.items():
+        if digest in whole:
+            parts = reports[whole[digest].digest, period]
+            folded = parts.get(digest, 0)
+            parts[digest] = None if folded is None else folded + more
+    found = []
+    for version in sorted(versions, key=lambda version: (version.name, version.digest)):
+        for period in sorted(period for digest, period in reports if digest == version.digest):
+            parts = reports[version.digest, period]
+            known = [count for count in parts.values() if count is not None]
+            closed = len(parts) == len(version.collections) and not any((part, period) in is_open for part in parts)
+            number = sum(known) if len(known) == len(parts) else None
+            found.append(PeriodReports(version.name, version.digest, period, number, closed))
+    return found
