@@ -19,6 +19,7 @@ SEARCHES = {
     "share below 0 above 100": "how-to/reading-results.md",
     "most frequent smallest q value": "how-to/reading-results.md",
     "q value adjusted interval": "how-to/reading-results.md",
+    "active users": "how-to/reading-results.md",
     "gdpr": "how-to/data-protection.md",
     "personal data": "how-to/data-protection.md",
     "legal basis": "how-to/data-protection.md",

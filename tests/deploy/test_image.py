@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -16,6 +17,7 @@ import pytest
 import yaml
 
 from hubbub import Metric, Params
+from hubbub.defaults import SERVICE_PORT
 from hubbub.summary import summary_from_bytes, write_summary
 from hubbub_decoder import simulate
 from tests.support.container import Container, Image, built_images, running
@@ -43,6 +45,7 @@ request = Request("http://127.0.0.1:8000/v1/metrics/homepage/summary", headers={
 sys.stdout.buffer.write(urlopen(request).read())
 """
 PRIVILEGES = """
+import json
 import os
 status = dict(line.split(":\\t") for line in open("/proc/1/status").read().splitlines() if ":\\t" in line)
 print([int(status[name], 16) for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")], status["NoNewPrivs"], status["Uid"].split()[0])
@@ -114,11 +117,24 @@ def test_image_serves_without_privileges_until_sigterm(image: Image, places: tup
         assert container.stop(signal.SIGTERM, grace) == 0
 
 
+START = f"""
+python -m http.server {SERVICE_PORT} --bind 127.0.0.1 --directory /etc/hubbub &
+until python -c "import socket; socket.create_connection(('127.0.0.1', {SERVICE_PORT}))" 2>/dev/null; do sleep 0.1; done
+sh /etc/hubbub/publish.sh
+code=$?
+kill $!
+exit $code
+"""
+"""Runs the script beside a server that answers GET /v1/periods alone."""
+
+
 def test_image_of_the_cronjob_publishes(images: dict[str, Image], places: tuple[Path, Path]) -> None:
-    """The script of docs/how-to/nightly.md, on a night on which everything is downloaded already."""
+    """The script of docs/how-to/nightly.md, on a night on which everything that the aggregator lists is downloaded already."""
     definitions, data = places
     script = re.findall(r"```sh\n(#!.*?)```", (DOCS / "how-to" / "nightly.md").read_text(), re.DOTALL)[0]
     (definitions / "publish.sh").write_text(script.replace("/var/lib/hubbub-results", "/var/lib/hubbub"))
+    (definitions / "start.sh").write_text(START)
+    listed = []
     (data / "approved").mkdir()
     (data / "summaries").mkdir()
     for name in ("homepage", "command"):
@@ -128,11 +144,16 @@ def test_image_of_the_cronjob_publishes(images: dict[str, Image], places: tuple[
             day = str(datetime.now(UTC).date() - timedelta(days=days))
             counts = simulate(metric, {"a": 3_000}, np.random.default_rng(days), periods=[day])
             write_summary(replace(counts, closed=True), data / "summaries" / f"{name}-{day}.parquet")
-    image = replace(images["decoder"], command=["sh", "/etc/hubbub/publish.sh"])
+            listed.append(
+                {"metric": name, "digest": metric.digest, "period": day, "num_reports": 3_000, "closed": True}
+            )
+    (definitions / "v1").mkdir()
+    (definitions / "v1" / "periods").write_text(json.dumps({"periods": listed}))
+    image = replace(images["decoder"], command=["sh", "/etc/hubbub/start.sh"])
     user, group = map(int, image.user.split(":"))
     for path in (data, *data.rglob("*")):
         os.chown(path, user, group)
-    with running(image, definitions, data, "HUBBUB_URL=http://127.0.0.1:9") as container:
+    with running(image, definitions, data, f"HUBBUB_URL=http://127.0.0.1:{SERVICE_PORT}") as container:
         code, log = container.end()
         assert code == 0, log
     assert "homepage" in (data / "site" / "index.html").read_text()

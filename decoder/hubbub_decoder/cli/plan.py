@@ -67,7 +67,12 @@ _definition_option = section("Definition")
     metavar="N",
     help="Number of reports of a period. Default: as many as --share needs; of a definition without it, 1,000,000.",
 )
-@click.option("--share", metavar="SHARE", type=_SHARE, help="Smallest share that matters, such as 0.01.")
+@click.option(
+    "--share",
+    metavar="SHARE",
+    type=_SHARE,
+    help="Smallest share that matters, such as 0.01. With --reports: also the probability that they detect it.",
+)
 @_values_option("--kind", type=click.Choice(_KINDS), help="Kind of the values. Default: string.")
 @_values_option(
     "--num-candidates",
@@ -189,6 +194,7 @@ def command(
       hubbub plan --epsilon 4 --longest 12 --alphabet abcdefghijklmnopqrstuvwxyz --reports 1000000
       hubbub plan metrics.toml homepage --reports 100000 --html homepage.html
       hubbub plan metrics.toml homepage --share 0.01
+      hubbub plan metrics.toml homepage --share 0.01 --reports 50000
       hubbub plan --compare old.toml new.toml
     """
     from rich.console import Console
@@ -262,10 +268,6 @@ def _describe(
         names = {parameter.name: parameter.opts[0] for parameter in click.get_current_context().command.params}
         raise click.UsageError(
             f"{names[other[0]]} chooses parameters, and a definition has them. Leave it out, or leave out the file."
-        )
-    if "num_reports" in given and "share" in given:
-        raise click.UsageError(
-            "Of a definition, --share asks how many reports detect a share, and --reports which share they detect. Pass one of them."
         )
     about = given if "share" in given else {"num_reports": _DEFAULT_REPORTS} | given
     found = []

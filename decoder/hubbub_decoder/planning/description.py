@@ -59,6 +59,8 @@ class Description:
         or the local epsilon if that is less.
     label
         Name in tables and plots.
+    share
+        Share whose `power` is asked for; None: none is.
     num_days
         Number of days in a row whose reports `of_days` bounds.
     """
@@ -72,6 +74,7 @@ class Description:
     group_size: float
     of_totals: Guarantee
     label: str
+    share: float | None = None
     num_days: int = 30
 
     def __repr__(self) -> str:
@@ -97,6 +100,11 @@ class Description:
     def detection_limit(self) -> float:
         """Smallest share that is detected with probability .9; infinite if none up to 1 is."""
         return self.accuracy.detection_limit()
+
+    @property
+    def power(self) -> float | None:
+        """Probability that `share` is detected; None without one."""
+        return None if self.share is None else self.accuracy.power(self.share)
 
     def by_reports(self, sizes: Sequence[float] = _SIZES) -> list[tuple[int, float, float]]:
         """Return the accuracy for other numbers of reports.
@@ -138,6 +146,8 @@ class Description:
                 ],
                 "std_error": self.accuracy.std_error(0.0),
                 "detection_limit": self.detection_limit,
+                "share": self.share,
+                "power": self.power,
                 "forged_reports": self.accuracy.forged_reports(),
                 "accuracy_by_reports": [
                     {"num_reports": number, "std_error": error, "detection_limit": limit}
@@ -170,7 +180,7 @@ def describe(
     num_reports
         N, the number of reports of a period, one of each client. None: as many as detect `share`.
     share
-        Share, in (0, 1), that is detected with probability .9. None: N decides. Pass one of the two.
+        Share, in (0, 1), whose probability of a detection is asked for; without `num_reports`, N is such that it is .9.
     num_candidates
         M, the number of strings to look for, with shares under Zipf's law. None: 100, or the number of categories or
         buckets.
@@ -187,7 +197,7 @@ def describe(
     Raises
     ------
     ParameterError
-        A number is below 1, the share is not in (0, 1), or not one of `num_reports` and `share` is given.
+        A number is below 1, the share is not in (0, 1), or neither `num_reports` nor `share` is given.
     PlanError
         The metric is joint, or no number of reports detects the share.
 
@@ -203,18 +213,18 @@ def describe(
         check_count(name, number)
     if share is not None:
         check_number("share", share, "(0, 1)", hint="it is the smallest share that matters, such as 0.01")
-    if (num_reports is None) is (share is None):
-        raise ParameterError("one of num_reports and share must be given", f"{num_reports} and {share}")
+    if num_reports is None and share is None:
+        raise ParameterError("num_reports or share must be given", "neither")
     try:
         planner = planner_of(metric.kind.word, has_shares=metric.kind.has_shares)
         shares = planner.shares(num_candidates or len(metric.kind.labels or metric.kind.named_values) or DISCOVERED)
         population = Population(num_reports or 1, repetition_of(periods, metric.hold), shares)
         accuracy = planner.accuracy(metric.kind, population, retained=retained)
-        if share is not None:
+        if share is not None and num_reports is None:
             accuracy = _accuracy_for(share, accuracy)
     except PlanError as problem:
         raise PlanError(f"{metric.name}: {problem}") from None
-    return describe_accuracy(metric, accuracy)
+    return describe_accuracy(metric, accuracy, share)
 
 
 def _accuracy_for(share: float, accuracy: Accuracy) -> Accuracy:
@@ -227,8 +237,8 @@ def _accuracy_for(share: float, accuracy: Accuracy) -> Accuracy:
     return replace(accuracy, clients=needed)
 
 
-def describe_accuracy(metric: Metric, accuracy: Accuracy) -> Description:
-    """What a definition buys, given the law of its estimates."""
+def describe_accuracy(metric: Metric, accuracy: Accuracy, share: float | None = None) -> Description:
+    """What a definition buys, given the law of its estimates, and a share whose power is asked for."""
     params, longest = metric.params, metric.hold or math.inf
     times = [t for t in _REPORTS_OF_A_CLIENT if t <= longest]
     has_response = params.mechanism.permanent_p > 0
@@ -249,6 +259,7 @@ def describe_accuracy(metric: Metric, accuracy: Accuracy) -> Description:
             metric, round(accuracy.repetition.per_client), max(1, round(accuracy.clients) // params.num_cohorts)
         ),
         label=metric.name,
+        share=share,
     )
 
 

@@ -169,7 +169,7 @@ def plan(
     planned = Plan(
         metric=metric,
         wishes=wishes,
-        description=describe_accuracy(metric, accuracy),
+        description=describe_accuracy(metric, accuracy, wishes.share),
         smallest=design.smallest,
         reports_needed=needed,
         symmetric=_symmetric_noise(wishes, design),

@@ -65,6 +65,7 @@ def _summary(description: Description) -> Iterator[tuple[str, str]]:
     yield _decoded(description)
     *_, accuracy = description.accuracy.rows()
     yield accuracy
+    yield from _power(description)
 
 
 def _figures(description: Description) -> Iterator[tuple[str, str]]:
@@ -83,6 +84,15 @@ def _figures(description: Description) -> Iterator[tuple[str, str]]:
     yield "effective group size of 2 reports", f"{description.group_size:,.3g}"
     yield _decoded(description)
     yield from description.accuracy.rows()
+    yield from _power(description)
+
+
+def _power(description: Description) -> Iterator[tuple[str, str]]:
+    if description.share is not None and description.power is not None:
+        yield (
+            "power",
+            f"a share of {percent_text(description.share)} is detected with probability {description.power:.2g}",
+        )
 
 
 def _epsilons(description: Description) -> Iterator[tuple[str, str]]:

@@ -155,11 +155,23 @@ def _largest_without_smallest_q(rows: Sequence[Row]) -> str:
     return largest.label if is_larger else ""
 
 
+def _active_installations(decoding: Decoding) -> Iterator[tuple[str, str, str]]:
+    """Yield the number of reports of a period as that of installations; nothing where no period is known, as of foreign data."""
+    if decoding.periods:
+        mean = "" if len(decoding.periods) == 1 else " on average"
+        yield (
+            "Active installations",
+            f"{decoding.num_reports / len(decoding.periods):,.0f}{mean}",
+            f"ran with consent in a {decoding.metric.period}, and sent one report of it; a person may have several, and forged reports count",
+        )
+
+
 def _figures(decoding: Decoding) -> Iterator[tuple[str, str, str]]:
     """Yield label, number and note of the figures at the top."""
     of = "these reporters" if decoding.target == "reporters" else "the population"
     forged = f", and hold if {100 * decoding.fabricated:.3g}% of the reports are forged" if decoding.fabricated else ""
     yield "Reports", f"{decoding.num_reports:,}", f"intervals are for {of}{forged}"
+    yield from _active_installations(decoding)
     if decoding.is_tested:
         yield (
             "Detected",

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 from rich.console import Console
-from scipy.stats import norm
+from scipy.stats import binom, norm
 
 from hubbub import Metric, Params, Policy, UnaryResponse
 from hubbub.cli import main
@@ -122,11 +122,46 @@ def test_a_share_is_detected_by_as_many_reports_as_it_needs(metric: Metric) -> N
     assert describe(metric, num_reports=bought.num_reports).detection_limit == bought.detection_limit
 
 
+@pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
+def test_power_of_a_number_of_reports_is_that_of_the_detection_limit(metric: Metric) -> None:
+    """.9 at the limit, and increasing with the share. A search is simulated, so its limit is found up to a thousandth of its draws."""
+    try:
+        law = describe(metric, num_reports=100_000).accuracy
+    except PlanError:  # joint metrics
+        return
+    limit = law.detection_limit()
+    small, same, large = (law.power(share) for share in (limit / 2, limit, min(2 * limit, 1)))
+    assert same == pytest.approx(0.9, abs=0.005)
+    assert small < same < large or limit > 1 / 2
+
+
+@pytest.mark.parametrize("share", [0.01, 0.02, 0.03])
+def test_power_of_one_bit_is_that_of_its_two_binomial_counts(share: float) -> None:
+    """Between the probabilities of the counts at and above both counts next to the threshold, up to the error of the skewed law."""
+    metric, n = Metric.boolean("b", UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0)), 10_000
+    description = describe(metric, num_reports=n, share=share)
+    threshold = description.accuracy._threshold()
+    yes = round(n * share)
+    counts = np.convolve(binom.pmf(np.arange(yes + 1), yes, 0.75), binom.pmf(np.arange(n - yes + 1), n - yes, 0.25))
+    first = n * (0.25 + 0.5 * threshold)
+    low, high = counts[math.ceil(first) :].sum(), counts[math.floor(first) :].sum()
+    assert low - 2e-3 <= description.power <= high + 2e-3
+
+
+def test_plan_prints_the_power_of_a_number_of_reports_and_a_share(definitions: list[Path]) -> None:
+    printed = hubbub("plan", definitions[0], "--share", "0.02", "--reports", "100000")
+    assert re.search(r"power +a share of 2 % is detected with probability 0\.9\d\n", printed.stdout), printed.output
+    figures = json.loads(hubbub("plan", definitions[0], "--share", "0.02", "--reports", "100000", "--json").stdout)[0]
+    assert (figures["num_reports"], figures["share"], 0.9 < figures["power"] < 1) == (100_000, 0.02, True)
+    assert json.loads(hubbub("plan", definitions[0], "--json").stdout)[0]["power"] is None
+    assert "power" not in hubbub("plan", definitions[0]).stdout
+    chosen = hubbub("plan", "--epsilon", "2", "--num-candidates", "100", "--reports", "10000", "--share", "0.01")
+    assert "a share of 1 % is detected with probability" in chosen.stderr
+
+
 def test_reports_or_a_share_decide() -> None:
-    with pytest.raises(ParameterError, match="one of num_reports and share must be given"):
+    with pytest.raises(ParameterError, match="num_reports or share must be given"):
         describe(string(64))
-    with pytest.raises(ParameterError, match="one of num_reports and share must be given"):
-        describe(string(64), num_reports=5, share=0.1)
     with pytest.raises(PlanError, match="not detected with"):
         describe(string(64), share=1e-12)
 

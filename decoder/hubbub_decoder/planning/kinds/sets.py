@@ -124,6 +124,9 @@ class ItemAccuracy(BitAccuracy):
     def detection_limit(self) -> float:
         return super().detection_limit() if self._unanswered <= 1 - DETECTION_POWER else math.inf
 
+    def power(self, share: float) -> float:
+        return (1 - self._unanswered) * super().power(share)
+
     def notes(self) -> Iterator[str]:
         """Yield the probability that nobody answers for an item, from a thousandth on."""
         if self._unanswered >= _MENTIONED:

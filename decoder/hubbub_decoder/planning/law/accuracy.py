@@ -23,10 +23,10 @@ import numpy as np
 from hubbub.metrics.discovery import Discovery
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.discovery.discover import DEFAULT_BEAM
-from hubbub_decoder.discovery.power import GroupNoise, detection_limit
+from hubbub_decoder.discovery.power import GroupNoise, detection_limit, detection_probability
 from hubbub_decoder.estimators.categories import count_law
 from hubbub_decoder.estimators.message_passing import too_crowded
-from hubbub_decoder.inference.error_law import ErrorLaw, Sampling
+from hubbub_decoder.inference.error_law import ErrorLaw, Sampling, skewed_tail
 from hubbub_decoder.inference.intervals import DETECTION_POWER, detection_level
 from hubbub_decoder.model.distributions import norm
 from hubbub_decoder.model.random_string import same_bits_probability
@@ -120,6 +120,16 @@ class Accuracy(ABC):
             limit = threshold + reach * self.std_error(limit)
         return limit
 
+    def power(self, share: float) -> float:
+        """Return the probability that a share x is detected, which at the detection limit is .9::
+
+            P = Phi((x - c) / s(x))        c = z(.05 / M) s(0)
+
+        Of shares with a bit of their own the error is skewed as that of a decoding is.
+        """
+        error = self.std_error(share)
+        return float(norm.cdf((share - self._threshold()) / error)) if math.isfinite(error) else 0.0
+
     def forged_reports(self) -> float:
         """Return about how many forged reports make a value detected that nobody has.
 
@@ -187,6 +197,10 @@ class BitAccuracy(Accuracy):
         (limit,) = self._error_law.detection_limits(self._level, DETECTION_POWER, on_grid=False).tolist()
         return limit if limit <= 1 else math.inf
 
+    def power(self, share: float) -> float:
+        law, x = self._error_law, np.array([share])
+        return float(skewed_tail((self._threshold() - x) / law.std_errors(x), law.skewness(x))[0])
+
     def _threshold(self) -> float:
         return float(self._error_law.thresholds(self._level)[0])
 
@@ -217,6 +231,9 @@ class StringAccuracy(Accuracy):
 
     def detection_limit(self) -> float:
         return math.inf if self.is_ambiguous else super().detection_limit()
+
+    def power(self, share: float) -> float:
+        return 0.0 if self.is_ambiguous else super().power(share)
 
     @property
     def is_ambiguous(self) -> bool:
@@ -377,6 +394,12 @@ class DiscoveryAccuracy(StringAccuracy):
         longest = self.discover.longest
         return detection_limit(
             self.discover, self.size[2], self.noise, self.clients, DETECTION_POWER, longest, self.beam
+        )
+
+    def power(self, share: float) -> float:
+        """Return the probability that a string of `longest` symbols with a share is found."""
+        return detection_probability(
+            self.discover, self.size[2], self.noise, self.clients, share, self.discover.longest, self.beam
         )
 
     def rows(self) -> Iterator[tuple[str, str]]:
