@@ -283,6 +283,18 @@ def test_one_period_has_no_trend_and_no_chart_of_it() -> None:
         assert (">since" in one, ">since" in two) == (False, True)
 
 
+def test_reports_of_a_period_are_active_installations() -> None:
+    """Of several periods their mean, and nothing of a file without periods, whose reports may be several of a client."""
+    shown = []
+    for periods in (DAYS[:1], DAYS[:2], []):
+        counts = simulate(PAGE, {"a": 3_000}, np.random.default_rng(1), periods=periods)
+        page = render_decoding(decode(counts, ["a"]), inline_scripts())
+        figure = re.search(r"<dt>Active installations</dt><dd>([^<]+)<small>([^<]+)<", page)
+        shown.append(figure[1] if figure else None)
+        assert figure is None or "a person may have several, and forged reports count" in figure[2]
+    assert shown == ["3,000", "3,000 on average", None]
+
+
 def test_each_surface_names_its_own_way_to_find_an_unlisted_string(tmp_path: Path) -> None:
     """A command has an option, Python has a method, and a file has neither; test_explore.py has the form of `hubbub explore`."""
     params = Params(num_bits=16, num_hashes=1, num_cohorts=16, prob_p=0.25, prob_q=0.75, prob_f=0)
