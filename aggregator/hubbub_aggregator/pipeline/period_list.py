@@ -35,20 +35,18 @@ def list_periods(store: PeriodStore, versions: Sequence[Metric]) -> list[PeriodR
     whole = {part.digest: version for version in versions for part in version.collections}
     reports = defaultdict[tuple[str, str], dict[str, int | None]](dict)
     for row in store.period_rows(whole):
-        current = not row.is_stale or row.revision == 0
-        folded = (row.figures.reports if row.figures else 0) if current else None
-        reports[whole[row.digest].digest, row.period][row.digest] = folded
+        folded = row.figures.reports if row.figures else 0
+        reports[whole[row.digest].digest, row.period][row.digest] = None if row.is_stale else folded
     for (digest, period), (_, more) in unfolded.items():
         if digest in whole:
             parts = reports[whole[digest].digest, period]
             folded = parts.get(digest, 0)
             parts[digest] = None if folded is None else folded + more
-    found = []
-    for version in sorted(versions, key=lambda version: (version.name, version.digest)):
-        for period in sorted(period for digest, period in reports if digest == version.digest):
-            parts = reports[version.digest, period]
-            known = [count for count in parts.values() if count is not None]
-            closed = len(parts) == len(version.collections) and not any((part, period) in is_open for part in parts)
-            number = sum(known) if len(known) == len(parts) else None
-            found.append(PeriodReports(version.name, version.digest, period, number, closed))
+    by_digest, found = {version.digest: version for version in versions}, list[PeriodReports]()
+    for (digest, period), parts in sorted(reports.items(), key=lambda item: (by_digest[item[0][0]].name, item[0])):
+        version = by_digest[digest]
+        known = [count for count in parts.values() if count is not None]
+        closed = len(parts) == len(version.collections) and not any((part, period) in is_open for part in parts)
+        number = sum(known) if len(known) == len(parts) else None
+        found.append(PeriodReports(version.name, digest, period, number, closed))
     return found
