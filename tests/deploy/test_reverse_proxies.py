@@ -249,8 +249,7 @@ def proxied(
     else:
         program, port = caddy(config.parent, certificate, server, results)
     with serving(program, port, certificate[0]) as pool:
-        pool.headers["Host"] = f"{NAME}:{port}"
-        pool.headers["Accept"] = "text/html"
+        pool.headers = {"Host": f"{NAME}:{port}", "Accept": "text/html"}
         yield pool
 
 
@@ -278,15 +277,15 @@ def test_one_sign_in_leads_from_the_service_to_shares(
     counts = simulate(metric, {"https://a.example/": 900, "b": 100}, np.random.default_rng(1), periods=["2024-06-10"])
     write_summary(counts, tmp_path / "summaries" / "homepage.parquet")
     (tmp_path / "strings.txt").write_text("https://a.example/\n")
-    command = [Path(sys.executable).with_name("hubbub"), "explore", tmp_path / "summaries", "--port", "0"]
-    command += ["--hostname", NAME, "--candidates", tmp_path / "strings.txt", "--jobs", "1"]
+    command = [str(Path(sys.executable).with_name("hubbub")), "explore", str(tmp_path / "summaries"), "--port", "0"]
+    command += ["--hostname", NAME, "--candidates", str(tmp_path / "strings.txt"), "--jobs", "1"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as explore:
         try:
             assert explore.stdout
             [results] = re.findall(r"^http://([0-9.:]+)/ shows", explore.stdout.readline())
             with proxied(name, nginx, certificate, aggregator.url.removeprefix("http://"), results) as proxy:
                 view = f"/results/{folder_of(metric)}/?from=2024-06-10&to=2024-06-10"
-                cookie = {"Cookie": signed_in_at(proxy, sqlite_store, view)}
+                cookie = dict(proxy.headers) | {"Cookie": signed_in_at(proxy, sqlite_store, view)}
                 first = proxy.request("GET", "/", headers=cookie).data.decode()
                 [link] = re.findall(r'href="(/results/homepage@[0-9a-f]{8}/)"', first)
                 while (page := proxy.request("GET", link, headers=cookie)).status == 202:
@@ -296,10 +295,11 @@ def test_one_sign_in_leads_from_the_service_to_shares(
                 assert proxy.request("GET", "/results/", headers=cookie).status == 200
                 origin = {"Origin": f"https://{proxy.headers['Host']}"}
                 posted = proxy.request(
-                    *("POST", f"{link}strings"),
+                    "POST",
+                    f"{link}strings",
                     fields={"strings": "b"},
                     encode_multipart=False,
-                    headers=dict(proxy.headers) | cookie | origin,
+                    headers=cookie | origin,
                     redirect=False,
                 )
                 assert (posted.status, posted.headers["location"][:4]) == (303, "./?s")
@@ -322,8 +322,8 @@ def test_pages_of_results_get_no_token_and_no_session(
             self.send_response(204)
             self.end_headers()
 
-        def log_message(self, *_: object) -> None:
-            """Nothing."""
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+            pass
 
     aggregator = start(sqlite_store, local_reads_without_token=False, results_url="/results/")
     with HTTPServer(("127.0.0.1", 0), Results) as server:

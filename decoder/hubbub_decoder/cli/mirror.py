@@ -84,7 +84,8 @@ class Download:
             if held is not None and held.num_reports > found.num_reports:
                 continue
             if not found.num_reports and value is not None:
-                path.unlink(missing_ok=True)  # of something else: it is no part of the sum
+                # A file of something else is no part of the sum.
+                path.unlink(missing_ok=True)
                 continue
             write_summary_file(found, path)
             written[path] = found
@@ -93,7 +94,8 @@ class Download:
             total = replace(total, metric=total.metric.in_group(None), closed=total.closed and whole.closed)
             held = self._held(out, None)
             if held is None or held.num_reports <= total.num_reports:
-                write_summary_file(total, out)  # of all values, also if one has all reports
+                # Of all values, also if one has all reports.
+                write_summary_file(total, out)
                 written[out] = total
         return {**written}
 
@@ -216,7 +218,8 @@ def _headers_by_period(directory: Path) -> dict[_PeriodKey, dict[Path, Header]]:
         try:
             header = header_of(path)
         except (SummaryError, OSError):
-            continue  # if it has the name of a file that is needed, it is downloaded again
+            # If it has the name of a file that is needed, it is downloaded again.
+            continue
         for period in header.periods:
             key = header.metric.name, header.metric.in_group(None).digest, period
             headers.setdefault(key, {})[path] = header

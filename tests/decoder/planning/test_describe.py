@@ -145,6 +145,7 @@ def test_power_of_one_bit_is_that_of_its_two_binomial_counts(share: float) -> No
     counts = np.convolve(binom.pmf(np.arange(yes + 1), yes, 0.75), binom.pmf(np.arange(n - yes + 1), n - yes, 0.25))
     first = n * (0.25 + 0.5 * threshold)
     low, high = counts[math.ceil(first) :].sum(), counts[math.floor(first) :].sum()
+    assert description.power is not None
     assert low - 2e-3 <= description.power <= high + 2e-3
 
 
