@@ -341,6 +341,7 @@ def test_pages_of_results_get_no_token_and_no_session(
                 assert proxy.request("GET", "/results/x", headers=headers | wrong, redirect=False).status == 303
         finally:
             server.shutdown()
-    assert [headers["Cookie"] for headers in received] == ["hubbub_explore=browser", "hubbub_explore="]
+    found = [headers.get("Cookie", "").removeprefix("hubbub_explore=") for headers in received]
+    assert found == ["browser", ""], "explore gives a browser without its cookie a new one"
     assert not [headers for headers in received if "Authorization" in headers]
     assert {headers["Host"] for headers in received} == {proxy.headers["Host"]}
