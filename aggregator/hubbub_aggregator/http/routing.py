@@ -23,6 +23,7 @@ Responses = dict[int | str, dict[str, Any]]
 class RouteOptions(TypedDict, total=False):
     """What FastAPI's `APIRouter.get` takes besides the path."""
 
+    status_code: int
     responses: Responses
     response_class: type[Response]
     dependencies: Sequence[Depends]

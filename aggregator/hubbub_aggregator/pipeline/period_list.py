@@ -35,8 +35,8 @@ def list_periods(store: PeriodStore, versions: Sequence[Metric]) -> list[PeriodR
     whole = {part.digest: version for version in versions for part in version.collections}
     reports = defaultdict[tuple[str, str], dict[str, int | None]](dict)
     for row in store.period_rows(whole):
-        folded = row.figures.reports if row.figures else 0
-        reports[whole[row.digest].digest, row.period][row.digest] = None if row.is_stale else folded
+        num_folded = row.figures.reports if row.figures else 0
+        reports[whole[row.digest].digest, row.period][row.digest] = None if row.is_stale else num_folded
     for (digest, period), (_, more) in unfolded.items():
         if digest in whole:
             parts = reports[whole[digest].digest, period]

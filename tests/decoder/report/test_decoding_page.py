@@ -286,7 +286,8 @@ def test_one_period_has_no_trend_and_no_chart_of_it() -> None:
 def test_reports_of_a_period_are_active_installations() -> None:
     """Of several periods their mean, and nothing of a file without periods, whose reports may be several of a client."""
     shown = []
-    for periods in (DAYS[:1], DAYS[:2], []):
+    choices: list[tuple[str, ...]] = [DAYS[:1], DAYS[:2], ()]
+    for periods in choices:
         counts = simulate(PAGE, {"a": 3_000}, np.random.default_rng(1), periods=periods)
         page = render_decoding(decode(counts, ["a"]), inline_scripts())
         figure = re.search(r"<dt>Active installations</dt><dd>([^<]+)<small>([^<]+)<", page)
