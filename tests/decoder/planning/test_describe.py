@@ -151,7 +151,7 @@ def test_power_of_one_bit_is_that_of_its_two_binomial_counts(share: float) -> No
 
 def test_plan_prints_the_power_of_a_number_of_reports_and_a_share(definitions: list[Path]) -> None:
     printed = hubbub("plan", definitions[0], "--share", "0.02", "--reports", "100000")
-    assert re.search(r"power +a share of 2 % is detected with probability 0\.9\d\n", printed.stdout), printed.output
+    assert re.search(r"power +a share of 2 % is detected with probability 0\.9\d *\n", printed.stdout), printed.output
     figures = json.loads(hubbub("plan", definitions[0], "--share", "0.02", "--reports", "100000", "--json").stdout)[0]
     assert (figures["num_reports"], figures["share"], 0.9 < figures["power"] < 1) == (100_000, 0.02, True)
     assert json.loads(hubbub("plan", definitions[0], "--json").stdout)[0]["power"] is None
@@ -279,7 +279,6 @@ def test_command_prints_figures_and_warnings_and_explains_on_request() -> None:
         (("{path}", "--epsilon", 1), "--epsilon chooses parameters"),
         (("{path}", "--owner", "ada"), "--owner chooses parameters"),
         (("{path}", "--values-per-client", 2), "--values-per-client chooses parameters"),
-        (("{path}", "--share", 0.01, "--reports", 5), "Pass one of them"),
         (("{path}", "--share", 1e-12), "Pass a larger --share"),
         (("{path}", "missing"), "has no metric 'missing'"),
         (("--epsilon", -1, "--reports", 10), "-1.0 is not in the range x>0"),
