@@ -45,7 +45,6 @@ request = Request("http://127.0.0.1:8000/v1/metrics/homepage/summary", headers={
 sys.stdout.buffer.write(urlopen(request).read())
 """
 PRIVILEGES = """
-import json
 import os
 status = dict(line.split(":\\t") for line in open("/proc/1/status").read().splitlines() if ":\\t" in line)
 print([int(status[name], 16) for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")], status["NoNewPrivs"], status["Uid"].split()[0])

@@ -406,22 +406,17 @@ def test_pull_all_takes_each_period_and_value_once(
         read: dict[str, Any] = json.loads(ran.stdout) if ran.stdout else {}
         return read
 
-    def names() -> set[str]:
-        return {path.name for path in place.iterdir()}
-
     page, plain = (f"{metric.name}@{metric.digest[:8]}" for metric in (PAGE, PLAIN))
     assert pull() == {"files": [], "kept": 0, "open": 4, "failed": []}
     for metric in (PAGE, PLAIN):
         store.close_period(metric.collections[0], early)
-    assert (len(pull()["files"]), names()) == (
-        *(4,),
-        {
-            f"{page}-{early}.parquet",
-            f"{page}-{early}-a.parquet",
-            f"{page}-{early}-b.parquet",
-            f"{plain}-{early}.parquet",
-        },
-    )
+    assert len(pull()["files"]) == 4
+    assert {path.name for path in place.iterdir()} == {
+        f"{page}-{early}.parquet",
+        f"{page}-{early}-a.parquet",
+        f"{page}-{early}-b.parquet",
+        f"{plain}-{early}.parquet",
+    }
     kept = {path: path.stat().st_mtime_ns for path in place.iterdir()}
     first = pull("--open")
     assert (len(first["files"]), first["kept"]) == (3, 2)
@@ -471,17 +466,8 @@ def test_pull_all_finds_files_of_other_names_and_counts_no_period_twice(
     for day in days:
         aggregator.post(make_batch(PAGE, group="a", period=day))
         aggregator.post(make_batch(PLAIN, period=day))
-    pull_one = [
-        "pull",
-        aggregator.url,
-        "homepage",
-        "--by-group",
-        "--period",
-        days[0],
-        "--out",
-        str(tmp_path / "x.parquet"),
-    ]
-    assert CliRunner().invoke(main, pull_one).exit_code == 0
+    one = ["pull", aggregator.url, "homepage", "--by-group", "--period", days[0], "--out", str(tmp_path / "x.parquet")]
+    assert CliRunner().invoke(main, one).exit_code == 0
     both = ["pull", aggregator.url, "plain", "--out", str(tmp_path / "both.parquet")]
     assert CliRunner().invoke(main, both).exit_code == 0
     ran = CliRunner().invoke(main, ["pull", aggregator.url, "--all", "--open", "--out-dir", str(tmp_path)])
@@ -489,6 +475,9 @@ def test_pull_all_finds_files_of_other_names_and_counts_no_period_twice(
     assert f"both.parquet also has reports of plain of {days[0]}, which would be counted twice" in ran.stderr
     page = f"homepage@{PAGE.digest[:8]}-{days[1]}"
     assert {path.name for path in tmp_path.glob("*.parquet")} == {
-        *("both.parquet", "x.parquet", "x-a.parquet"),
-        *(f"{page}.parquet", f"{page}-a.parquet"),
+        "both.parquet",
+        "x.parquet",
+        "x-a.parquet",
+        f"{page}.parquet",
+        f"{page}-a.parquet",
     }
