@@ -565,7 +565,7 @@ def test_session_is_valid_for_readers_alone(start: StartAggregator, sqlite_store
     aggregator, bearer = start(sqlite_store, local_reads_without_token=False), given(sqlite_store, Scope.READ)
     cookie = signed_in(aggregator, bearer)
     assert get(aggregator, "/session", **cookie).status == 204
-    assert aggregator.request("HEAD", "/session", **cookie).status == 204
+    assert aggregator.request("HEAD", "/session", None, **cookie).status == 204
     assert get(aggregator, "/session", authorization=bearer).status == 204
     assert get(aggregator, "/session", accept=HTML).status == 401, "a redirect would be no answer to a proxy"
     assert get(aggregator, "/session", authorization=given(sqlite_store, Scope.METRICS, name="b")).status == 403
