@@ -29,9 +29,9 @@ def list_periods(store: PeriodStore, versions: Sequence[Metric]) -> list[PeriodR
     """Return the periods of metric versions, in the order of name, digest and period, without reading a summary.
 
     The number of SQL statements does not depend on the number of versions. They are not of one moment: reports that are folded meanwhile may
-    be counted twice or not at all, and the next call has the right number.
+    be counted twice, and the next call has the right number. Open periods are read last, so that one that begins meanwhile is open.
     """
-    is_open, unfolded = {*store.open_periods()}, store.unfolded_reports()
+    unfolded = store.unfolded_reports()
     whole = {part.digest: version for version in versions for part in version.collections}
     reports = defaultdict[tuple[str, str], dict[str, int | None]](dict)
     for row in store.period_rows(whole):
@@ -42,11 +42,12 @@ def list_periods(store: PeriodStore, versions: Sequence[Metric]) -> list[PeriodR
             parts = reports[whole[digest].digest, period]
             folded = parts.get(digest, 0)
             parts[digest] = None if folded is None else folded + more
+    is_open = {*store.open_periods()}
     by_digest, found = {version.digest: version for version in versions}, list[PeriodReports]()
     for (digest, period), parts in sorted(reports.items(), key=lambda item: (by_digest[item[0][0]].name, item[0])):
         version = by_digest[digest]
         known = [count for count in parts.values() if count is not None]
-        closed = len(parts) == len(version.collections) and not any((part, period) in is_open for part in parts)
+        closed = not any((part, period) in is_open for part in parts)
         number = sum(known) if len(known) == len(parts) else None
         found.append(PeriodReports(version.name, digest, period, number, closed))
     return found

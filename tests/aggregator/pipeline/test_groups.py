@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections import defaultdict
+from collections.abc import Collection
 from contextlib import closing
 from dataclasses import replace
 from datetime import date, timedelta
@@ -27,6 +28,7 @@ from hubbub_aggregator.segments import folding
 from hubbub_aggregator.segments.object_store import ObjectStore
 from hubbub_aggregator.segments.segment_store import open_segment_store
 from hubbub_aggregator.settings import Settings
+from hubbub_aggregator.store.period_figures import StoredFigures
 from hubbub_aggregator.store.sql_store import SqlStore
 from hubbub_decoder.data.pull import pull_summary
 from hubbub_decoder.errors import PullError
@@ -481,3 +483,16 @@ def test_pull_all_finds_files_of_other_names_and_counts_no_period_twice(
         f"{page}.parquet",
         f"{page}-a.parquet",
     }
+
+
+def test_a_period_that_begins_while_the_periods_are_listed_is_open(
+    start: StartAggregator, store: SqlStore, make_batch: MakeBatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    aggregator, read = start(store), store.period_rows
+
+    def period_rows(digests: Collection[str]) -> list[StoredFigures]:
+        assert aggregator.post(make_batch(PLAIN)).status == 202
+        return read(digests)
+
+    monkeypatch.setattr(store, "period_rows", period_rows)
+    assert [found["closed"] for found in aggregator.get("/v1/periods").json["periods"]] == [False]
