@@ -135,6 +135,21 @@ def test_power_of_a_number_of_reports_is_that_of_the_detection_limit(metric: Met
     assert small < same < large or limit > 1 / 2
 
 
+@pytest.mark.parametrize("num_reports", [100, 1_000])
+def test_power_of_few_reports_is_as_skewed_as_the_detection_limit(num_reports: int) -> None:
+    """The normal law would say .892 and .896."""
+    metric = Metric.boolean("b", UnaryResponse(prob_p=0.02, prob_q=0.9, prob_f=0))
+    law = describe(metric, num_reports=num_reports).accuracy
+    assert law.power(law.detection_limit()) == pytest.approx(0.9, abs=1e-4)
+
+
+@pytest.mark.parametrize("num_reports", [4, 6])
+def test_an_item_that_nobody_answers_for_is_not_detected(num_reports: int) -> None:
+    """Each client answers for one of three items, so nobody does for one with probability (2 / 3)^N."""
+    metric = Metric.set("plugins", ("a", "b", "c"), UnaryResponse(prob_p=0.001, prob_q=0.999, prob_f=0))
+    assert describe(metric, num_reports=num_reports).accuracy.power(1.0) <= 1 - (2 / 3) ** num_reports
+
+
 @pytest.mark.parametrize("share", [0.01, 0.02, 0.03])
 def test_power_of_one_bit_is_that_of_its_two_binomial_counts(share: float) -> None:
     """Between the probabilities of the counts at and above both counts next to the threshold, up to the error of the skewed law."""
