@@ -29,6 +29,7 @@ from hubbub import Metric, Params, UnaryResponse
 from hubbub.cli import main
 from hubbub.metrics.group import Group
 from hubbub.summary import BitCounts, read_collected, read_summary, write_summary
+from hubbub.text import format_count
 from hubbub_decoder import compare, decode, decode_each, simulate
 from hubbub_decoder.explore import answers as answering
 from hubbub_decoder.explore.cache import Cache
@@ -167,7 +168,7 @@ def test_the_newest_period_with_enough_reports_is_shown_first(
     with Explored(tmp_path) as explored:
         fill(explored)
         card = text_of(explored.get("/")).partition("1 of 1 metrics")[2]
-        assert f"week of {days[shown]}, {number:,} reports{', still arriving' * is_open}" in card
+        assert f"week of {days[shown]}, {format_count(number, 'report')}{', still arriving' * is_open}" in card
         assert card.count("still arriving") == 2 * is_open  # on the card, and in the sentence of the page
         page = explored.get(f"{folder(metric)}/")
         chosen = re.findall(r'<option value="([^"]*)" selected>([^<]*)', page.body.decode())[:2]
