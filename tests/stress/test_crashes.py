@@ -29,7 +29,7 @@ def test_killed_service_loses_no_report_and_counts_none_twice(engine: str, proce
 
 @pytest.mark.slow
 def test_replicas_behind_nginx_lose_no_report_and_count_none_twice_through_failovers(unseen_seed: int) -> None:
-    """10 crashes: two of each kind, two of them failovers of PostgreSQL to a synchronous standby."""
+    """10 crashes: two of each kind, two of them failovers of PostgreSQL to a synchronous standby. A slow service is crashed more often."""
     installed("nginx", "nginx-light")
     installed("openssl")
     root = Path(__file__).parents[2]
@@ -38,7 +38,8 @@ def test_replicas_behind_nginx_lose_no_report_and_count_none_twice_through_failo
     done = subprocess.run(matrix, cwd=root, capture_output=True, text=True, timeout=400, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     met = re.findall(r"^ *(\d+)  (.* at a random moment)$", done.stdout, re.MULTILINE)
-    assert [int(times) for times, _ in met] == [2] * 5
+    assert len(met) == 5
+    assert min(int(times) for times, _ in met) >= 2, met
 
 
 @pytest.mark.slow
