@@ -194,6 +194,8 @@ class ScriptedAggregator:
     def _answer(self, handler: BaseHTTPRequestHandler) -> None:
         length = handler.headers.get("Content-Length", "0")
         body = handler.rfile.read(min(int(length), _MOST_BYTES)) if length.isdecimal() else b""
+        if length.isdecimal() and len(body) < min(int(length), _MOST_BYTES):
+            return  # the client gave the request up before it had sent it
         request = Request(handler.path, tuple(handler.headers.items()), body, self.now)
         answer = self._next_answer(request.batch_id)
         self.requests.append(request)
