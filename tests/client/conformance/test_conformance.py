@@ -94,10 +94,10 @@ def test_script_reproduces_the_vectors() -> None:
 
 @pytest.fixture
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A request may take a second, and not ten."""
-    monkeypatch.setattr(transport, "REQUEST_TIMEOUT_SECONDS", 1.0)
-    monkeypatch.setattr(scripted_aggregator, "SILENT_SECONDS", 0.4)
-    monkeypatch.setattr(scripted_aggregator, "LONGEST_REQUEST_SECONDS", 2.0)
+    """A request may take four seconds, and not ten."""
+    monkeypatch.setattr(transport, "REQUEST_TIMEOUT_SECONDS", 4.0)
+    monkeypatch.setattr(scripted_aggregator, "SILENT_SECONDS", 1.6)
+    monkeypatch.setattr(scripted_aggregator, "LONGEST_REQUEST_SECONDS", 6.0)
 
 
 @pytest.mark.usefixtures("hurried")
