@@ -158,18 +158,20 @@ class Campaign:
         threads = [threading.Thread(target=self._send, daemon=True) for _ in range(SENDERS)]
         for thread in threads:
             thread.start()
-        if target:
-            service.wait_for(f"met {target}", GIVE_UP)
-            met = f"met {target}" in service.messages
-        else:
-            if self.rng.random() < 0.8 or victim == FAILOVER:
-                service.wait_for("ready", GIVE_UP)
-            service.wait_for("never sent", self.rng.uniform(0, 0.3))
-            self._kill(victim, service)
-            met = True
-        if len(self.ports) > 1 and not service.is_over:
-            service.wait_for("never sent", self.rng.choice([0, 0.1, 0.1, 0.8]))  # the other processes keep running
-        service.kill()
+        try:
+            if target:
+                service.wait_for(f"met {target}", GIVE_UP)
+                met = f"met {target}" in service.messages
+            else:
+                if self.rng.random() < 0.8 or victim == FAILOVER:
+                    service.wait_for("ready", GIVE_UP)
+                service.wait_for("never sent", self.rng.uniform(0, 0.3))
+                self._kill(victim, service)
+                met = True
+            if len(self.ports) > 1 and not service.is_over:
+                service.wait_for("never sent", self.rng.choice([0, 0.1, 0.1, 0.8]))  # the other processes keep running
+        finally:
+            service.kill()  # its processes would hold the output of this one open
         self.over.set()
         for thread in threads:
             thread.join()
