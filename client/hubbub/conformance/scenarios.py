@@ -163,18 +163,23 @@ class World:
 
     @property
     def batches(self) -> list[Batch]:
-        """Batches of all requests, each id once. Raises BrokenError for a body that is none, and if nothing was sent."""
-        if not self.aggregator.requests:
+        """Batches of all whole requests, each id once. Raises BrokenError for a body that is none, and if nothing was sent."""
+        if not self.whole_requests:
             raise BrokenError("nothing was sent")
         found: dict[str, Batch] = {}
-        for request in self.aggregator.requests:
+        for request in self.whole_requests:
             batch = _batch(request, self.definitions)
             found.setdefault(str(batch.batch_id), batch)
         return list(found.values())
 
+    @property
+    def whole_requests(self) -> list[Request]:
+        """Requests that the client did not give up before it had sent them."""
+        return [request for request in self.aggregator.requests if request.is_whole]
+
     def attempts(self, batch_id: str) -> list[Request]:
-        """Requests with this batch."""
-        return [request for request in self.aggregator.requests if request.batch_id == batch_id]
+        """Whole requests with this batch."""
+        return [request for request in self.whole_requests if request.batch_id == batch_id]
 
     def first_request(self, *answers: Answer) -> Request:
         """Agree and record, and return the first request of the report, whose attempts get these answers."""
@@ -269,7 +274,7 @@ def same_bytes_again(world: World) -> None:
     sent = world.first_request(*answers)
     world.advance(hours=6)
     world.restart()
-    world.advance(days=4)
+    world.advance(days=2)
     _check_attempts(world, sent, "503, a lost answer, 408 and a reset connection", len(answers) + 1)
 
 
@@ -348,7 +353,7 @@ def _check_attempts(world: World, sent: Request, answers: str, number: int) -> N
 def waits_as_asked(world: World) -> None:
     """After 429 with Retry-After, nothing is sent before that time."""
     sent = world.first_request(Answer.refusing(ProblemType.TOO_MANY, ("Retry-After", "7200")))
-    for _ in range(24):
+    for _ in range(5):  # a busy machine may give up one of the attempts
         world.advance(hours=1)
     early = next(
         (attempt for attempt in world.attempts(sent.batch_id)[1:] if attempt.time < sent.time + timedelta(hours=2)),
@@ -357,7 +362,7 @@ def waits_as_asked(world: World) -> None:
     if early is not None:
         raise BrokenError(f"a batch was sent again {early.time - sent.time} after 429 with Retry-After: 7200")
     if len(world.attempts(sent.batch_id)) < 2:
-        raise BrokenError("a batch was not sent again within a day after 429 with Retry-After: 7200")
+        raise BrokenError("a batch was not sent again within five hours after 429 with Retry-After: 7200")
 
 
 def drops_closed_periods(world: World) -> None:
@@ -371,11 +376,12 @@ def drops_closed_periods(world: World) -> None:
 
 def follows_no_redirect(world: World) -> None:
     """A redirect is no answer: nothing is sent to its address, and the batch is sent again."""
-    world.first_request(Answer(307, (("Location", "/elsewhere"),)))
-    world.advance(days=1)
+    sent = world.first_request(Answer(307, (("Location", "/elsewhere"),)))
+    for _ in range(6):
+        world.advance(hours=1)
     if any(request.path != "/v1/reports" for request in world.aggregator.requests):
         raise BrokenError("a request followed a redirect")
-    if len(world.attempts(world.aggregator.requests[0].batch_id)) < 2:
+    if len(world.attempts(sent.batch_id)) < 2:
         raise BrokenError("a batch was not sent again after a redirect")
 
 
@@ -454,7 +460,7 @@ def requests_of_one_length(world: World) -> None:
         world.advance(days=1)
     world.advance(days=1)
     _ = world.batches
-    lengths = {len(request.body) for request in world.aggregator.requests}
+    lengths = {len(request.body) for request in world.whole_requests}
     if lengths - {SINGLE_REPORT_BYTES}:
         raise BrokenError(
             f"bodies have {', '.join(map(str, sorted(lengths)))} bytes, and must have {SINGLE_REPORT_BYTES}"

@@ -95,12 +95,17 @@ def refusal(problem: ProblemType) -> Content:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a client sent; time : of the scenario."""
+    """What a client sent.
+
+    time     : of the scenario
+    is_whole : whether the body is as long as its header says; the client may give a request up before
+    """
 
     path: str
     headers: tuple[tuple[str, str], ...]
     body: bytes
     time: datetime
+    is_whole: bool = True
 
     @property
     def batch_id(self) -> str:
@@ -194,11 +199,12 @@ class ScriptedAggregator:
     def _answer(self, handler: BaseHTTPRequestHandler) -> None:
         length = handler.headers.get("Content-Length", "0")
         body = handler.rfile.read(min(int(length), _MOST_BYTES)) if length.isdecimal() else b""
-        if length.isdecimal() and len(body) < min(int(length), _MOST_BYTES):
-            return  # the client gave the request up before it had sent it
-        request = Request(handler.path, tuple(handler.headers.items()), body, self.now)
-        answer = self._next_answer(request.batch_id)
+        is_whole = not length.isdecimal() or len(body) == min(int(length), _MOST_BYTES)
+        request = Request(handler.path, tuple(handler.headers.items()), body, self.now, is_whole)
+        answer = self._next_answer(request.batch_id) if is_whole else None
         self.requests.append(request)
+        if answer is None:
+            return
         if answer.content == acceptance(202) and answer.status == 202:
             self._stored.add(request.batch_id)
         match answer.delivery:

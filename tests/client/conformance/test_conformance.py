@@ -6,6 +6,7 @@ import base64
 import json
 import os
 import shlex
+import socket
 import sys
 import unicodedata
 import uuid
@@ -24,6 +25,7 @@ from hubbub.cli import main
 from hubbub.conformance import scripted_aggregator
 from hubbub.conformance.results import RuleResult, Verdict
 from hubbub.conformance.rules import Case, EncodingRule, all_rules
+from hubbub.conformance.scenarios import new_world
 from hubbub.encoding import encoder as encoding
 from hubbub.encoding.bloom import bloom_bits
 from hubbub.encoding.responses import InstantaneousResponse, PermanentResponse
@@ -604,3 +606,17 @@ def test_a_client_that_sends_nothing_passes_no_scenario_but_that_of_consent() ->
     assert {title for title, verdict in silent.items() if verdict is not Verdict.FAILED} == {"nothing without consent"}
     unknown = verdicts(lambda request: {"unknown": True}, *of_days)  # noqa: ARG005
     assert set(unknown.values()) == {Verdict.NOT_CLAIMED}
+
+
+def test_a_request_that_a_client_gives_up_is_no_batch_and_shows_that_it_was_sent() -> None:
+    """Cut anywhere: also in the padding, where the JSON is whole."""
+    whole = json.dumps({"batch_id": "b"}).encode().ljust(64)
+    for length in (0, 5, 40, 64):
+        with new_world(InProcess()) as world:
+            with socket.create_connection(("127.0.0.1", int(world.aggregator.url.rpartition(":")[2]))) as connection:
+                connection.sendall(b"POST /v1/reports HTTP/1.1\r\nContent-Length: 64\r\n\r\n" + whole[:length])
+                connection.shutdown(socket.SHUT_WR)
+                answered = connection.recv(1) != b""
+            assert answered == (length == 64)
+            assert len(world.aggregator.requests) == 1
+            assert len(world.attempts("b")) == int(length == 64)
