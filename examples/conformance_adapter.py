@@ -7,7 +7,7 @@ Reads a JSON object from each line of its input and answers by one line. Calls o
     digest  definition                                      -> digest
     encode  definition, secret, value, period, random       -> cohort, bits
     batch   definition, batch_id, period, group, reports    -> body
-    start   definitions, directory, url, now, groups        the client of a directory, whose clock stands at a time
+    start   definitions, directory, url, now, groups, policy the client of a directory, whose clock stands at a time
     consent level                                           "on" or "off"
     record  metric, value
     advance now                                             sets the clock
@@ -28,7 +28,7 @@ from datetime import UTC, date, datetime
 from typing import Any, Literal
 from uuid import UUID
 
-from hubbub import Batch, Client, Definitions, Encoder, Group, HubbubError, Metric, Secret
+from hubbub import Batch, Client, Definitions, Encoder, Group, HubbubError, Metric, Policy, Secret
 from hubbub.metrics.kinds import kind_from_dict
 from hubbub.metrics.periods import period_number
 from hubbub.testing import Seams
@@ -90,11 +90,18 @@ class Session:
         url: str,
         now: str,
         groups: dict[str, str] | None = None,
+        policy: dict[str, float] | None = None,
     ) -> dict[str, Any]:
         self.now = datetime.fromisoformat(now)
         metrics = Definitions([Metric.from_dict(fields) for fields in definitions])
         self.client = Client(
-            metrics, directory, url, groups=groups, environment={}, seams=Seams(clock=lambda: self.now)
+            metrics,
+            directory,
+            url,
+            policy=Policy(**policy or {}),
+            groups=groups,
+            environment={},
+            seams=Seams(clock=lambda: self.now),
         )
         return {}
 
@@ -141,6 +148,10 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
         return {"refused": True}
 
 
-if __name__ == "__main__":
+def run() -> None:
     for line in sys.stdin:
         print(json.dumps(answer(json.loads(line))), flush=True)
+
+
+if __name__ == "__main__":
+    run()

@@ -9,9 +9,9 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from hubbub.conformance import ledger, scenarios
 from hubbub.conformance.results import RuleResult, Verdict
-from hubbub.conformance.scenarios import SCENARIOS, BrokenError, Kit, NotClaimedError, Scenario, new_world
-from hubbub.metrics.metric import Metric
+from hubbub.conformance.world import Kit, ScenarioRule
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,32 +62,6 @@ class EncodingRule:
         return RuleResult(self.number, self.title, self.section, verdict, len(self.cases), failed, found or {})
 
 
-@dataclass(frozen=True, slots=True)
-class ScenarioRule:
-    """A rule that a scenario proves."""
-
-    number: int
-    title: str
-    section: str
-    scenario: Scenario
-    definitions: tuple[Metric, ...]
-
-    def run(self, kit: Kit) -> RuleResult:
-        """Run the scenario with a new client, and end it."""
-        about = self.number, self.title, self.section
-        try:
-            with new_world(kit, *self.definitions) as world:
-                try:
-                    self.scenario(world)
-                finally:
-                    kit.ask({"call": "stop"})
-        except NotClaimedError:
-            return RuleResult(*about, Verdict.NOT_CLAIMED)
-        except BrokenError as problem:
-            return RuleResult(*about, Verdict.FAILED, failed=1, counterexample={"happened": str(problem)})
-        return RuleResult(*about, Verdict.PASSED)
-
-
 Rule = EncodingRule | ScenarioRule
 
 
@@ -95,7 +69,7 @@ Rule = EncodingRule | ScenarioRule
 def all_rules() -> tuple[Rule, ...]:
     """Return all rules in the order of their numbers."""
     document = json.loads(files("hubbub.conformance").joinpath("vectors.json").read_text("utf-8"))
-    return *_encoding_rules(document), *(ScenarioRule(*scenario) for scenario in SCENARIOS)
+    return *_encoding_rules(document), *scenarios.RULES, *ledger.RULES
 
 
 def _encoding_rules(document: Mapping[str, Any]) -> Iterator[EncodingRule]:

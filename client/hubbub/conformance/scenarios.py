@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass, field, replace
-from datetime import UTC, date, datetime, time, timedelta
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from hubbub.conformance.answers import answers_to_try
 from hubbub.conformance.noise import find_bias
@@ -18,12 +17,11 @@ from hubbub.conformance.scripted_aggregator import (
     Answer,
     Delivery,
     Request,
-    ScriptedAggregator,
 )
+from hubbub.conformance.world import FIELDS, BrokenError, Kit, ScenarioRule, World, call
 from hubbub.encoding.encoder import Encoder
 from hubbub.encoding.responses import PermanentResponse
 from hubbub.encoding.secret import Secret
-from hubbub.errors import HubbubError
 from hubbub.files.regular_files import read_regular
 from hubbub.mechanisms.unary import UnaryResponse
 from hubbub.metrics.group import Group
@@ -34,30 +32,26 @@ from hubbub.sdk.runtime.clock import EARLIEST_DAY, LATEST_DAY
 from hubbub.wire.batch import SINGLE_REPORT_BYTES, Batch
 from hubbub.wire.problems import ProblemType
 
-_FIELDS: dict[str, Any] = {"description": "d", "owner": "o", "expires": date(2100, 1, 1)}
-PAGE = Metric.string(
-    "page", Params(num_bits=32, num_hashes=1, num_cohorts=8, prob_p=0, prob_q=1, prob_f=0.5), **_FIELDS
-)
+PAGE = Metric.string("page", Params(num_bits=32, num_hashes=1, num_cohorts=8, prob_p=0, prob_q=1, prob_f=0.5), **FIELDS)
 """Its reports are the permanent response."""
-DARK = Metric.boolean("dark", UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.5), **_FIELDS)
+DARK = Metric.boolean("dark", UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.5), **FIELDS)
 THEME = Metric.categorical(
-    "theme", ("a", "b", "c", "d"), UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5), lifetime_epsilon=2.2, **_FIELDS
+    "theme", ("a", "b", "c", "d"), UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5), lifetime_epsilon=2.2, **FIELDS
 )
 """The limit leaves room for one value."""
 WIDE = Metric.string(
-    "wide", Params(num_bits=128, num_hashes=2, num_cohorts=8, prob_p=0.25, prob_q=0.75, prob_f=0.5), **_FIELDS
+    "wide", Params(num_bits=128, num_hashes=2, num_cohorts=8, prob_p=0.25, prob_q=0.75, prob_f=0.5), **FIELDS
 )
 """All its reports of one value differ."""
 UPDATED = Metric.boolean(
     "updated",
     UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.5),
     group=Group("version", ("1.x", "2.x", "other")),
-    **_FIELDS,
+    **FIELDS,
 )
 WEEKLY = replace(UPDATED, name="weekly", period=PeriodKind.WEEK)
 _REPORTS_OF_A_PROCESS = 64
 _KEY = bytes(range(32))
-_STEP = timedelta(hours=6)
 _RUNS = ((0, "1.9"), (0, "2.0"), (0, "1.8"), (1, "2.1"), (5, "3.0"), (8, "1.9"), (9, "2.0"))
 """Starts of an app: the day after a Monday, and the version."""
 _RECORDING = ("2.0", "3.0")
@@ -74,159 +68,6 @@ _IMPOSSIBLE = (
 )
 """Times of a clock that cannot be right; an hour later it is still wrong."""
 CANARY = "canary-6b1f7a3c9e"
-
-
-class BrokenError(Exception):
-    """A client broke the rule; the message says when."""
-
-
-class NotClaimedError(Exception):
-    """An adapter does not know a call."""
-
-
-class Kit(Protocol):
-    """Source of adapters."""
-
-    def ask(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the answer of the adapter that runs."""
-
-    def kill(self) -> None:
-        """Kill the adapter, and start another one."""
-
-    def beside(self) -> AbstractContextManager[Kit]:
-        """Start one more adapter, and end it."""
-
-
-@dataclass
-class World:
-    """A client on one directory, its aggregator, the time of both, and the public labels of the app."""
-
-    kit: Kit
-    directory: Path
-    aggregator: ScriptedAggregator
-    definitions: tuple[Metric, ...]
-    groups: dict[str, str] = field(default_factory=dict)
-
-    def start(self) -> None:
-        """Start the client."""
-        definitions = [metric.to_dict() for metric in self.definitions]
-        where: dict[str, Any] = {"directory": str(self.directory), "url": self.aggregator.url}
-        where |= {"groups": self.groups} if self.groups else {}
-        _call(self.kit, {"call": "start", "definitions": definitions, "now": self._now(), **where})
-
-    def agree(self) -> None:
-        """Start the client, and consent."""
-        self.start()
-        self.set_consent("on")
-
-    def set_consent(self, level: str) -> None:
-        _call(self.kit, {"call": "consent", "level": level})
-
-    def record(self, metric: Metric, value: Any) -> None:
-        _call(self.kit, {"call": "record", "metric": metric.name, "value": value})
-
-    def advance(self, **by: float) -> None:
-        """Move both clocks, and let the client send what is due every six hours."""
-        end = self.aggregator.now + timedelta(**by)
-        while self.aggregator.now < end:
-            self.set_time(min(end, self.aggregator.now + _STEP))
-
-    def set_time(self, now: datetime) -> None:
-        """Set both clocks, and let the client send what is due."""
-        self.aggregator.now = now
-        _call(self.kit, {"call": "advance", "now": self._now()})
-        _call(self.kit, {"call": "flush"})
-
-    def stop(self) -> None:
-        _call(self.kit, {"call": "stop"})
-
-    def restart(self) -> None:
-        """End the client, and start it again."""
-        self.stop()
-        self.start()
-
-    def days_of(self, metric: Metric, values: Sequence[Any]) -> list[Batch]:
-        """Agree, record a value each day, end after the second and kill after the fourth; return all batches."""
-        self.agree()
-        for day, value in enumerate(values):
-            self.record(metric, value)
-            self.advance(days=1)
-            if day == 1:
-                self.restart()
-            if day == 3:
-                self.kit.kill()
-                self.start()
-        return self.batches
-
-    def _now(self) -> str:
-        return self.aggregator.now.isoformat()
-
-    @property
-    def batches(self) -> list[Batch]:
-        """Batches of all whole requests, each id once. Raises BrokenError for a body that is none, and if nothing was sent."""
-        if not self.whole_requests:
-            raise BrokenError("nothing was sent")
-        found: dict[str, Batch] = {}
-        for request in self.whole_requests:
-            batch = _batch(request, self.definitions)
-            found.setdefault(str(batch.batch_id), batch)
-        return list(found.values())
-
-    @property
-    def whole_requests(self) -> list[Request]:
-        """Requests that the client did not give up before it had sent them."""
-        return [request for request in self.aggregator.requests if request.is_whole]
-
-    def attempts(self, batch_id: str) -> list[Request]:
-        """Whole requests with this batch."""
-        return [request for request in self.whole_requests if request.batch_id == batch_id]
-
-    def first_request(self, *answers: Answer) -> Request:
-        """Agree and record, and return the first request of the report, whose attempts get these answers."""
-        self.agree()
-        self.record(self.definitions[0], "v1")
-        return self.next_request(*answers)
-
-    def next_request(self, *answers: Answer) -> Request:
-        """Let time pass until another batch is sent, whose attempts get these answers; return its first request."""
-        self.aggregator.answer_next_batch(*answers)
-        for _ in range(timedelta(days=2) // _STEP + 1):
-            self.advance(hours=6)
-            if self.aggregator.scripted_batch is not None:
-                return self.attempts(self.aggregator.scripted_batch)[0]
-        raise BrokenError("no report was sent two days after it was recorded")
-
-
-def _call(kit: Kit, request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Ask the adapter, and return its answer. Raises NotClaimedError, or BrokenError for a refusal."""
-    answer = kit.ask(request)
-    if answer.get("unknown") is True:
-        raise NotClaimedError
-    if answer.get("refused") is True:
-        raise BrokenError(f"{request['call']} was refused")
-    return answer
-
-
-def _batch(request: Request, definitions: tuple[Metric, ...]) -> Batch:
-    try:
-        batch = Batch.from_json(request.body)
-        for metric in definitions:
-            if metric.name == batch.metric:
-                batch.require_fit(metric, 1)
-                return batch
-    except HubbubError as problem:
-        raise BrokenError(f"a request has a body that is no batch of one report: {problem}") from None
-    raise BrokenError(f"a request is of a metric that is not defined: {batch.metric!r:.80}")
-
-
-@contextmanager
-def new_world(kit: Kit, *definitions: Metric) -> Iterator[World]:
-    """Provide a client without a past."""
-    with (
-        tempfile.TemporaryDirectory(prefix="hubbub-conformance-", ignore_cleanup_errors=True) as directory,
-        ScriptedAggregator() as aggregator,
-    ):
-        yield World(kit, Path(directory), aggregator, definitions or (PAGE, DARK))
 
 
 def one_report_a_period(world: World) -> None:
@@ -303,7 +144,7 @@ def sets_large_reports_aside(world: World) -> None:
 
 
 ANSWERED = tuple(
-    Metric.boolean(f"answered_{number}", UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.9), **_FIELDS)
+    Metric.boolean(f"answered_{number}", UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.9), **FIELDS)
     for number in range(4)
 )
 """Metrics with four batches a day: after a failure, one that waits can be sent a day later."""
@@ -511,7 +352,7 @@ def _reports_without_random(kit: Kit) -> list[int]:
         "value": "v1",
         "period": "2026-11-23",
     }
-    return [_bits_of(_call(kit, request)) for _ in range(_REPORTS_OF_A_PROCESS)]
+    return [_bits_of(call(kit, request)) for _ in range(_REPORTS_OF_A_PROCESS)]
 
 
 def _bits_of(answer: Mapping[str, Any]) -> int:
@@ -579,36 +420,141 @@ def waits_for_a_possible_clock(world: World) -> None:
         raise BrokenError(f"there is no report of {first}, the first day with a possible clock")
 
 
-Scenario = Callable[[World], None]
-SCENARIOS: tuple[tuple[int, str, str, Scenario, tuple[Metric, ...]], ...] = (
-    (101, "one report for each metric and period", "client.md, Lifecycle of a report", one_report_a_period, ()),
-    (102, "nothing without consent", "client.md, Consent", nothing_without_consent, ()),
-    (103, "the same bytes until an answer comes", "format.md, Batches", same_bytes_again, (PAGE,)),
-    (104, "waits as long as the aggregator asks", "client.md, Retry policy", waits_as_asked, (PAGE,)),
-    (105, "drops batches of closed periods", "client.md, Retry policy", drops_closed_periods, (PAGE,)),
-    (106, "follows no redirect", "format.md, Batches", follows_no_redirect, (PAGE,)),
-    (107, "one secret over restarts and kills", "format.md, Streams derived from the secret", one_identity, (PAGE,)),
-    (108, "the ledger outlives restarts and kills", "client.md, Ledger", budget_outlives_restarts, (THEME,)),
-    (109, "a clock that is set back", "client.md, Clock errors", survives_its_clock, ()),
-    (110, "no value in clear", "threat-model.md, Assets", keeps_values_to_itself, (PAGE,)),
-    (111, "requests of one length", "format.md, Batches", requests_of_one_length, ()),
-    (112, "gives up an answer after ten seconds", "client.md, Shutdown", gives_up_slow_answers, (PAGE,)),
-    (113, "sets a report aside that is too large", "client.md, Retry policy", sets_large_reports_aside, (PAGE,)),
-    (
+RULES = (
+    ScenarioRule(
+        101,
+        "one report for each metric and period",
+        "client.md, Lifecycle of a report",
+        "A metric sends one request per period, however often it records.",
+        one_report_a_period,
+        (PAGE, DARK),
+    ),
+    ScenarioRule(
+        102,
+        "nothing without consent",
+        "client.md, Consent",
+        "records nothing and sends nothing.",
+        nothing_without_consent,
+        (PAGE, DARK),
+    ),
+    ScenarioRule(
+        103,
+        "the same bytes until an answer comes",
+        "format.md, Batches",
+        "Without an [answer of the aggregator](#answers-to-a-batch), a client sends the same bytes again under the same id.",
+        same_bytes_again,
+        (PAGE,),
+    ),
+    ScenarioRule(
+        104,
+        "waits as long as the aggregator asks",
+        "client.md, Retry policy",
+        "retry the same bytes after a backoff (full jitter, 30 s doubling to 1 h, added to Retry-After of up to 1 h; kept across restarts)",
+        waits_as_asked,
+        (PAGE,),
+    ),
+    ScenarioRule(
+        105,
+        "drops batches of closed periods",
+        "client.md, Retry policy",
+        "drop the batch",
+        drops_closed_periods,
+        (PAGE,),
+    ),
+    ScenarioRule(
+        106,
+        "follows no redirect",
+        "format.md, Batches",
+        "An answer is the aggregator's own only if it is one of these:",
+        follows_no_redirect,
+        (PAGE,),
+    ),
+    ScenarioRule(
+        107,
+        "one secret over restarts and kills",
+        "format.md, Streams derived from the secret",
+        "A stream is SHAKE-256 over framed(domain), framed(secret, 32 bytes), and the framed fields that follow.",
+        one_identity,
+        (PAGE,),
+    ),
+    ScenarioRule(
+        108,
+        "the ledger outlives restarts and kills",
+        "client.md, Ledger",
+        "The ledger records the epsilon that this client has spent, per metric definition.",
+        budget_outlives_restarts,
+        (THEME,),
+    ),
+    ScenarioRule(
+        109,
+        "a clock that is set back",
+        "client.md, Clock errors",
+        "No period is sent twice,",
+        survives_its_clock,
+        (PAGE, DARK),
+    ),
+    ScenarioRule(
+        110,
+        "no value in clear",
+        "threat-model.md, Assets",
+        "randomization before anything is sent; the user's account; no value is in logs or errors",
+        keeps_values_to_itself,
+        (PAGE,),
+    ),
+    ScenarioRule(
+        111,
+        "requests of one length",
+        "format.md, Batches",
+        "A client should send a single report uncompressed, and pad its body with spaces after the closing brace to 512 bytes.",
+        requests_of_one_length,
+        (PAGE, DARK),
+    ),
+    ScenarioRule(
+        112,
+        "gives up an answer after ten seconds",
+        "client.md, Shutdown",
+        "A request takes at most ten seconds, and the host app never waits for it.",
+        gives_up_slow_answers,
+        (PAGE,),
+    ),
+    ScenarioRule(
+        113,
+        "sets a report aside that is too large",
+        "client.md, Retry policy",
+        "split into halves with new ids; quarantine a single report",
+        sets_large_reports_aside,
+        (PAGE,),
+    ),
+    ScenarioRule(
         114,
         "noise of the client's own generator",
         "format.md, Streams derived from the secret",
+        "Every report draws its words anew.",
         draws_fresh_noise,
         (WIDE,),
     ),
-    (
+    ScenarioRule(
         115,
         "only the aggregator's own answer is final",
         "format.md, Answers to a batch",
+        "A client ends a report only after an answer of the aggregator that [is final](../how-to/client.md#retry-policy).",
         believes_only_the_aggregator,
         ANSWERED,
     ),
-    (116, "labels of periods with and without a run", "format.md, Labels", labels_of_the_runs, (UPDATED, WEEKLY)),
-    (117, "a clock that cannot be right", "format.md, Clock rules", waits_for_a_possible_clock, ()),
+    ScenarioRule(
+        116,
+        "labels of periods with and without a run",
+        "format.md, Labels",
+        "So the label of a period does not depend on what was recorded, and does not say whether the app ran in it.",
+        labels_of_the_runs,
+        (UPDATED, WEEKLY),
+    ),
+    ScenarioRule(
+        117,
+        "a clock that cannot be right",
+        "format.md, Clock rules",
+        "The client records nothing, makes no report and notes no run.",
+        waits_for_a_possible_clock,
+        (PAGE, DARK),
+    ),
 )
-"""Number, title, page and section, scenario, and the metrics of the client."""

@@ -19,6 +19,10 @@ function scripted(bytes: Uint8Array): RandomBytes {
   return (length) => bytes.subarray(start, (start += length));
 }
 
+function camelCase(name: string): string {
+  return name.replace(/_(.)/g, (_, letter: string) => letter.toUpperCase());
+}
+
 /** Metrics by the text of their definitions: an audit asks for millions of reports of one. */
 const metrics = new Map<string, Metric>();
 
@@ -51,6 +55,7 @@ interface Start {
   url: string;
   now: string;
   groups?: Record<string, string>;
+  policy?: Record<string, number>;
 }
 
 const ENCODING: Readonly<Record<string, Call>> = {
@@ -92,10 +97,11 @@ export class Session {
   }
 
   readonly #calls: Readonly<Record<string, Call>> = {
-    start: async ({ definitions, directory, url, now, groups = {} }: Start) => {
+    start: async ({ definitions, directory, url, now, groups = {}, policy = {} }: Start) => {
       this.#now = Date.parse(now);
+      const limits = Object.fromEntries(Object.entries(policy).map(([name, limit]) => [camelCase(name), limit]));
       const machine = { pauseWhenAutomated: false, requirePersistence: false, clock: () => this.#now };
-      this.#client = new Client({ definitions, url, groups, storage: this.#storage(directory), ...machine });
+      this.#client = new Client({ definitions, url, groups, policy: limits, storage: this.#storage(directory), ...machine });
       await this.#client.started;
       return {};
     },
