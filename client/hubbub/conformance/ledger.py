@@ -68,8 +68,6 @@ def _days_until_epoch(world: World, metric: Metric) -> int:
     return -(world.today - _FIRST_DAY).days % (metric.hold or 1)
 
 
-
-
 def charges_each_report(world: World) -> None:
     """Without permanent noise each report costs a unit, and without room there is none."""
     first = world.today

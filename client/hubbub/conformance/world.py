@@ -24,14 +24,14 @@ VALUE_EPSILON = 2.2
 """Epsilon of a value of `fingerprint`, rounded up."""
 
 
-def fingerprint(name: str, units: float | None = None, **fields: Any) -> Metric:
+def fingerprint(name: str, units: float | None = None, *, hold: int | None = None, num_cohorts: int = 2) -> Metric:
     """Return a metric whose report is the permanent response, and so large that two are equal by chance once in 1e26.
 
     units : number of values, or of epochs of a metric with `hold`, that `lifetime_epsilon` has room for; None: no limit
     """
-    params = Params(num_bits=128, num_hashes=1, num_cohorts=2, prob_p=0, prob_q=1, prob_f=0.5)
+    params = Params(num_bits=128, num_hashes=1, num_cohorts=num_cohorts, prob_p=0, prob_q=1, prob_f=0.5)
     limit = None if units is None else VALUE_EPSILON * units
-    return Metric.string(name, params, lifetime_epsilon=limit, **fields, **FIELDS)
+    return Metric.string(name, params, hold=hold, lifetime_epsilon=limit, **FIELDS)
 
 
 class BrokenError(Exception):
@@ -177,8 +177,12 @@ class World:
         """Batches of all whole requests, each id once. Raises BrokenError for a body that is none, and if nothing was sent."""
         if not self.whole_requests:
             raise BrokenError("nothing was sent")
+        return self.batches_of(self.whole_requests)
+
+    def batches_of(self, requests: Sequence[Request]) -> list[Batch]:
+        """Batches of requests, each id once. Raises BrokenError for a body that is none."""
         found: dict[str, Batch] = {}
-        for request in self.whole_requests:
+        for request in requests:
             batch = batch_of(request, (*self.definitions, *self.earlier))
             found.setdefault(str(batch.batch_id), batch)
         return list(found.values())
