@@ -52,7 +52,7 @@ UPDATED = Metric.boolean(
 WEEKLY = replace(UPDATED, name="weekly", period=PeriodKind.WEEK)
 _REPORTS_OF_A_PROCESS = 64
 _KEY = bytes(range(32))
-_RUNS = ((0, "1.9"), (0, "2.0"), (0, "1.8"), (1, "2.1"), (5, "3.0"), (8, "1.9"), (9, "2.0"))
+_RUNS = ((0, "1.9"), (0, "1.8"), (0, "2.0"), (1, "2.1"), (5, "3.0"), (8, "1.9"), (9, "2.0"))
 """Starts of an app: the day after a Monday, and the version."""
 _RECORDING = ("2.0", "3.0")
 _LABELS = ("1.x", "2.x", "2.x", "2.x", "2.x", "other", "other", "other", "1.x", "2.x", "2.x", "2.x")

@@ -124,6 +124,7 @@ class ScriptedAggregator:
     requests      : all that arrived, in order
     has_waiting   : whether a client still waited for a slow answer after LONGEST_REQUEST_SECONDS
     first_answers : those of `answer_first_attempts` that were given, by the batch's id
+    outage        : answer to all requests; None without an outage
 
     A batch without a script is stored: 202, and 200 if it was stored before.
     """
@@ -133,6 +134,7 @@ class ScriptedAggregator:
     has_waiting: bool = False
     _stored: set[str] = field(default_factory=set)
     first_answers: dict[str, Answer] = field(default_factory=dict)
+    outage: Answer | None = None
     _script: deque[Answer] = field(default_factory=deque)
     _scripted: str | None = None
     _firsts: deque[Answer] = field(default_factory=deque)
@@ -218,6 +220,8 @@ class ScriptedAggregator:
                 _send(handler, answer, request.batch_id)
 
     def _next_answer(self, batch_id: str) -> Answer:
+        if self.outage is not None:
+            return self.outage
         is_new = batch_id not in {request.batch_id for request in self.requests}
         if is_new and self._firsts:
             self.first_answers[batch_id] = self._firsts.popleft()

@@ -64,6 +64,7 @@ ENCODERS, BUILDER, RECORDER = (
     "sdk/recording/batch_builder.py",
     "sdk/recording/recorder.py",
 )
+RETRY = "sdk/upload/retry_policy.py"
 STATE, SECRET_FILE = "sdk/storage/state.py", "sdk/storage/secret_file.py"
 LEDGER, ALLOCATION, POLICY = "privacy/ledger.py", "privacy/allocation.py", "privacy/policy.py"
 COSTS = 'costs_unit = account.unit != "value" or tag not in account.tags'
@@ -93,4 +94,22 @@ FAULTS = (
     Fault(132, "the secret is kept after a withdrawal", SECRET_FILE, "            destroy_secret(self.path, self._disk)\n        except OSError as problem:\n            self._journal.degrade(problem, self.path)\n            return False", "            pass\n        except OSError as problem:\n            return False"),
     Fault(132, "the secret is renamed at a withdrawal", SECRET_FILE, "            disk.remove(name)\n        except", "            os.rename(name, path.parent / 'old')\n        except"),
     Fault(133, "a process keeps the secret of an earlier consent", ENCODERS, "if self._secret is None or self._secret_tag != state.secret_tag:", "if self._secret is None:"),
+    Fault(116, "a period has the label of the time of building", BUILDER, "state.group_label(metric.digest, period)", "state.group_label(metric.digest, self._clock.current(metric.period).name)"),
+    Fault(116, "a period has the label of its last run", "sdk/storage/group_labels.py", "if steps and current < steps[-1][0] and not was_ahead:", "if False:"),
+    Fault(134, "a permanent response is used again after the clock is set back", LEDGER, "return epoch if newest is None or epoch > newest else -1 - (self.units << 32) - (epoch + (1 << 31))", "return epoch"),
+    Fault(135, "a clock behind a confirmed time is believed", BUILDER, "return self._clock.now().timestamp() < state.clock_confirmed_at - CLOCK_TOLERANCE.total_seconds()", "return False"),
+    Fault(136, "reports of future days are sent", RETRY, "if queued.batch.period <= open_until and not queued.local", "if not queued.local"),
+    Fault(137, "a start makes the reports of three days", BUILDER, "self._clock.now().toordinal() - MAX_BATCH_AGE.days", "self._clock.now().toordinal() - 3"),
+    Fault(137, "a start makes the reports of all days", BUILDER, "self._clock.now().toordinal() - MAX_BATCH_AGE.days", "self._clock.now().toordinal() - 60", ((BUILDER, "if certain >= queued.period_end() + MAX_BATCH_AGE:", "if certain >= queued.period_end() + 3 * MAX_BATCH_AGE:"),)),
+    Fault(138, "reports are kept for ever", BUILDER, "if certain >= queued.period_end() + MAX_BATCH_AGE:", "if False:"),
+    Fault(138, "reports are kept for a week", BUILDER, "if certain >= queued.period_end() + MAX_BATCH_AGE:", "if certain >= queued.period_end() + MAX_BATCH_AGE / 4:"),
+    Fault(139, "reports leave exactly at the end of a period", BUILDER, "send_at = end.timestamp() + uniform(random_bytes) *", "send_at = end.timestamp() + 0 *"),
+    Fault(139, "reports leave in the first hour of the next period", BUILDER, "min(following_end - end, MAX_BATCH_AGE).total_seconds()", "LATE_WITHIN_SECONDS"),
+    Fault(139, "all reports of a client leave at one time of the day", BUILDER, "send_at = end.timestamp() + uniform(random_bytes) *", "send_at = end.timestamp() + uniform(lambda number: reports[0][0].tag[:1] * 0 + str(end).encode()[:number]) *"),
+    Fault(140, "reports of a week leave on the next day", BUILDER, "min(following_end - end, MAX_BATCH_AGE)", "min(following_end - end, timedelta(days=1))"),
+    Fault(141, "late reports leave at once", BUILDER, "send_at = now.timestamp() + uniform(random_bytes) * LATE_WITHIN_SECONDS", "send_at = now.timestamp()"),
+    Fault(141, "reports whose time passed leave at once", RETRY, "send_at = {batch_id: now + uniform(random_bytes) * LATE_WITHIN_SECONDS for", "send_at = {batch_id: now for"),
+    Fault(142, "there is no backoff without Retry-After", RETRY, "return at_least + uniform(random_bytes) * longest", "return at_least"),
+    Fault(143, "unauthorized is an answer as 503", RETRY, "            | ProblemType.UNAUTHORIZED\n", "", ((RETRY, "            | ProblemType.TOO_MANY\n            |", "            | ProblemType.TOO_MANY\n            | ProblemType.UNAUTHORIZED\n            |"),)),
+    Fault(144, "a metric is held for an hour", RETRY, "HOLD_SECONDS = 86400.0", "HOLD_SECONDS = 3600.0"),
 )  # fmt: skip
