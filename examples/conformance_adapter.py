@@ -6,6 +6,7 @@ Reads a JSON object from each line of its input and answers by one line. Calls o
 
     digest  definition                                      -> digest
     encode  definition, secret, value, period, random       -> cohort, bits
+    seal    definition, secret, value                       -> sealed: what the client keeps of the value
     batch   definition, batch_id, period, group, reports    -> body
     start   definitions, directory, url, now, groups, policy the client of a directory, whose clock stands at a time
     consent level                                           "on" or "off"
@@ -29,6 +30,7 @@ from typing import Any, Literal
 from uuid import UUID
 
 from hubbub import Batch, Client, Definitions, Encoder, Group, HubbubError, Metric, Policy, Secret
+from hubbub.encoding.sealed_values import Sealer
 from hubbub.metrics.kinds import kind_from_dict
 from hubbub.metrics.periods import period_number
 from hubbub.testing import Seams
@@ -64,6 +66,11 @@ def encode(
     epoch = None if metric.hold is None else period_number(metric.period, period) // metric.hold
     report = encoder.encode(tuple(value) if isinstance(value, list) else value, epoch)
     return {"cohort": report.cohort, "bits": report.to_bytes().hex()}
+
+
+def seal(definition: dict[str, Any], secret: str, value: Any) -> dict[str, Any]:
+    metric, key = read_metric(definition), Secret(bytes.fromhex(secret))
+    return {"sealed": Sealer(metric, key, os.urandom).seal(Encoder(metric, key).bloom_bits(value)).hex()}
 
 
 def batch(
@@ -134,7 +141,7 @@ class Session:
 
 
 SESSION = Session()
-CALLS: dict[str, Callable[..., dict[str, Any]]] = {"digest": digest, "encode": encode, "batch": batch}
+CALLS: dict[str, Callable[..., dict[str, Any]]] = {"digest": digest, "encode": encode, "batch": batch, "seal": seal}
 CALLS |= {name: getattr(SESSION, name) for name in ("start", "consent", "record", "advance", "flush", "stop")}
 
 

@@ -9,7 +9,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from hubbub.conformance import clock, consent, ledger, scenarios
+from hubbub.conformance import clock, consent, ledger, recording, scenarios
 from hubbub.conformance.results import RuleResult, Verdict
 from hubbub.conformance.world import Kit, ScenarioRule
 
@@ -69,7 +69,9 @@ Rule = EncodingRule | ScenarioRule
 def all_rules() -> tuple[Rule, ...]:
     """Return all rules in the order of their numbers."""
     document = json.loads(files("hubbub.conformance").joinpath("vectors.json").read_text("utf-8"))
-    return *_encoding_rules(document), *scenarios.RULES, *ledger.RULES, *consent.RULES, *clock.RULES
+    chapters = (scenarios.RULES, ledger.RULES, consent.RULES, clock.RULES, recording.RULES)
+    of_scenarios = sorted((rule for chapter in chapters for rule in chapter), key=lambda rule: rule.number)
+    return *_encoding_rules(document), *of_scenarios
 
 
 def _encoding_rules(document: Mapping[str, Any]) -> Iterator[EncodingRule]:

@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
-from typing import Any
 
 from hubbub.conformance.answers import answers_to_try
-from hubbub.conformance.noise import find_bias
 from hubbub.conformance.scripted_aggregator import (
     LONGEST_REQUEST_SECONDS,
     Answer,
     Delivery,
     Request,
 )
-from hubbub.conformance.world import FIELDS, BrokenError, Kit, ScenarioRule, World, call
-from hubbub.encoding.encoder import Encoder
-from hubbub.encoding.responses import PermanentResponse
-from hubbub.encoding.secret import Secret
+from hubbub.conformance.world import FIELDS, BrokenError, ScenarioRule, World
 from hubbub.files.regular_files import read_regular
 from hubbub.mechanisms.unary import UnaryResponse
 from hubbub.metrics.group import Group
@@ -322,49 +316,6 @@ def requests_of_one_length(world: World) -> None:
             raise BrokenError(f"a request has the header {revealing}")
 
 
-def draws_fresh_noise(world: World) -> None:
-    """Noise of the client's own generator repeats neither after a kill nor in a process of the same moment, and keeps each bit with probability q."""
-    reports = _reports_without_random(world.kit)
-    world.kit.kill()
-    with world.kit.beside() as other:
-        for started in (world.kit, other):
-            made = _reports_without_random(started)
-            if not set(made).isdisjoint(reports):
-                raise BrokenError(
-                    "two processes drew the same noise: their generator has a fixed seed, or one of the time or of the secret"
-                )
-            reports += made
-    if len(set(reports)) < len(reports):
-        raise BrokenError("a process drew the same noise twice")
-    secret = Secret(_KEY)
-    permanent = PermanentResponse(WIDE, secret)(Encoder(WIDE, secret).bloom_bits("v1"))
-    bias = find_bias(reports, permanent, WIDE.num_bits, WIDE.params.mechanism.prob_q)
-    if bias is not None:
-        raise BrokenError(f"the noise is not that of independent coins: {bias}")
-
-
-def _reports_without_random(kit: Kit) -> list[int]:
-    """Bits of reports of one value, whose noise an adapter draws itself."""
-    request = {
-        "call": "encode",
-        "definition": WIDE.to_dict(),
-        "secret": _KEY.hex(),
-        "value": "v1",
-        "period": "2026-11-23",
-    }
-    return [_bits_of(call(kit, request)) for _ in range(_REPORTS_OF_A_PROCESS)]
-
-
-def _bits_of(answer: Mapping[str, Any]) -> int:
-    try:
-        row = bytes.fromhex(answer["bits"])
-    except (KeyError, TypeError, ValueError):
-        row = b""
-    if len(row) != WIDE.row_bytes:
-        raise BrokenError(f"encode without random answered {answer!s:.80}, and {WIDE.row_bytes} bytes were expected")
-    return int.from_bytes(row, "little")
-
-
 def labels_of_the_runs(world: World) -> None:
     """A period has the label of the first run in it, and without one that of the last run before it, whatever is recorded."""
     first = world.aggregator.now.date()
@@ -524,14 +475,6 @@ RULES = (
         "split into halves with new ids; quarantine a single report",
         sets_large_reports_aside,
         (PAGE,),
-    ),
-    ScenarioRule(
-        114,
-        "noise of the client's own generator",
-        "format.md, Streams derived from the secret",
-        "Every report draws its words anew.",
-        draws_fresh_noise,
-        (WIDE,),
     ),
     ScenarioRule(
         115,

@@ -140,6 +140,16 @@ class World:
                     self.record(metric, value)
             self.set_time(self.aggregator.now + timedelta(days=1))
 
+    def live_without_recording(self, days: int) -> None:
+        """Let the client send once a day."""
+        self.live("." * days)
+
+    @contextmanager
+    def another(self, kit: Kit) -> Iterator[World]:
+        """Provide another client of another adapter, with the same definitions and the first time of this one."""
+        with new_world(kit, *self.definitions) as world:
+            yield world
+
     def renew_consent(self) -> None:
         """Withdraw consent, and give it again."""
         self.set_consent("off")

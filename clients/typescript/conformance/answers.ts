@@ -7,6 +7,7 @@ import { Encoder } from "../src/encoder.ts";
 import type { Value } from "../src/kinds.ts";
 import { type Definition, Metric } from "../src/metric.ts";
 import { periodNumber } from "../src/periods.ts";
+import { Sealer } from "../src/sealer.ts";
 import { Secret } from "../src/secret.ts";
 import type { ConsentLevel, Storage } from "../src/state.ts";
 
@@ -22,6 +23,8 @@ function scripted(bytes: Uint8Array): RandomBytes {
 function camelCase(name: string): string {
   return name.replace(/_(.)/g, (_, letter: string) => letter.toUpperCase());
 }
+
+const systemRandom: RandomBytes = (length) => crypto.getRandomValues(new Uint8Array(length));
 
 /** Metrics by the text of their definitions: an audit asks for millions of reports of one. */
 const metrics = new Map<string, Metric>();
@@ -63,11 +66,17 @@ const ENCODING: Readonly<Record<string, Call>> = {
 
   encode: ({ definition, secret, value, period, random }: Encode) => {
     const metric = metricOf(definition);
-    const source: RandomBytes = random == null ? (length) => crypto.getRandomValues(new Uint8Array(length)) : scripted(fromHex(random));
+    const source: RandomBytes = random == null ? systemRandom : scripted(fromHex(random));
     const encoder = new Encoder(metric, new Secret(fromHex(secret)), source);
     const epoch = metric.hold === null ? null : Math.floor(periodNumber(metric.period, period) / metric.hold);
     const report = encoder.encode(encoder.trueBits(value), epoch);
     return { cohort: report.cohort, bits: toHex(report.bits) };
+  },
+
+  seal: ({ definition, secret, value }: Encode) => {
+    const [metric, key] = [metricOf(definition), new Secret(fromHex(secret))];
+    const trueBits = new Encoder(metric, key, systemRandom).trueBits(value);
+    return { sealed: new Sealer(key, fromHex(metric.digest), systemRandom).seal(metric.kind.key(trueBits)) };
   },
 
   batch: ({ definition, batch_id, period, group, reports }: Batch) => {

@@ -1,0 +1,195 @@
+"""Scenarios of recordings and of noise: what a report of several recordings says, and whether its randomness is fresh."""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+from itertools import combinations
+
+from hubbub.conformance.noise import FALSE_ALARM, find_bias, is_refuted
+from hubbub.conformance.world import FIELDS, BrokenError, ScenarioRule, World, call, fingerprint
+from hubbub.mechanisms.unary import UnaryResponse
+from hubbub.metrics.buckets import Buckets
+from hubbub.metrics.metric import Metric
+from hubbub.metrics.params import Params
+
+_DAY = timedelta(days=1)
+_CHOICES = tuple(fingerprint(f"choice_{number}") for number in range(24))
+_ORDERS = ("bbba", "bbab", "babb", "abbb")
+_PERMANENT = UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5)
+_NUMBERS = {
+    several: Metric.ordinal(several, Buckets(edges=tuple(range(129)), several=several), _PERMANENT, **FIELDS)
+    for several in ("sum", "max", "last")
+}
+"""128 buckets of one number: two are equal by chance once in 1e26."""
+_RECORDINGS, _RESULTS = (10, 30, 20), {"sum": 60, "max": 30, "last": 20}
+_ITEMS = ("a", "b", "c", "d")
+_SETS = tuple(Metric.set(f"set_{number}", _ITEMS, _PERMANENT, **FIELDS) for number in range(48))
+_PROB_P, _PROB_Q = 0.25, 0.75
+_NOISY = tuple(
+    Metric.string(
+        f"noisy_{number}",
+        Params(num_bits=128, num_hashes=2, num_cohorts=8, prob_p=_PROB_P, prob_q=_PROB_Q, prob_f=0.5),
+        **FIELDS,
+    )
+    for number in range(16)
+)
+"""All their reports of one value differ. A generator that repeats after 64 draws repeats after days, because 16 divides 64."""
+_PROCESSES = ((0, 4), (4, 3), (7, 3))
+"""First day and number of days of each process."""
+_SEALED = 64
+_KEY = bytes(range(32))
+_UNLIMITED = {"epsilon_enrollment": 60.0, "epsilon_metric": 60.0, "epsilon_total": 2000.0}
+
+
+def chooses_uniformly(world: World) -> None:
+    """Each of four recordings is reported with the same probability, whichever comes first or last."""
+    world.policy = _UNLIMITED
+    first = world.today
+    world.agree()
+    world.live("a")
+    for order in _ORDERS:
+        for value in order:
+            for metric in _CHOICES:
+                world.record(metric, value)
+        world.set_time(world.aggregator.now + _DAY)
+    world.live("..")
+    for position, order in enumerate(_ORDERS):
+        day = first + (position + 1) * _DAY
+        chosen = sum(_is_same(world, metric, first, day) for metric in _CHOICES)
+        if is_refuted(chosen, len(_CHOICES), 1 / 4, FALSE_ALARM / len(_ORDERS)):
+            place = order.index("a") + 1
+            raise BrokenError(
+                f"recording {place} of 4 was reported by {chosen} of {len(_CHOICES)} metrics, and 1/4 is expected"
+            )
+
+
+def _is_same(world: World, metric: Metric, day: date, other: date) -> bool:
+    rows = world.rows(metric)
+    if str(day) not in rows or str(other) not in rows:
+        raise BrokenError(f"{metric.name} has no report of {day} or of {other}")
+    return rows[str(day)] == rows[str(other)]
+
+
+def combines_numbers(world: World) -> None:
+    """The sum, the largest and the last number of a day are reported, also if the app ends between the recordings."""
+    first = world.today
+    world.agree()
+    for several, metric in _NUMBERS.items():
+        world.record(metric, _RESULTS[several])
+    world.set_time(world.aggregator.now + _DAY)
+    for _ in range(3):
+        for number in _RECORDINGS:
+            for metric in _NUMBERS.values():
+                world.record(metric, number)
+            world.restart()
+        world.set_time(world.aggregator.now + _DAY)
+    world.live_without_recording(2)
+    for metric in _NUMBERS.values():
+        world.expect_history(metric, first, "aaaa")
+
+
+def unites_sets(world: World) -> None:
+    """A set has the items of all recordings of the day."""
+    world.policy = _UNLIMITED
+    first = world.today
+    world.agree()
+    for recordings in ([_ITEMS], [[item] for item in _ITEMS]):
+        for recording in recordings:
+            for metric in _SETS:
+                world.record(metric, list(recording))
+        world.set_time(world.aggregator.now + _DAY)
+    world.live_without_recording(2)
+    for metric in _SETS:
+        if not _is_same(world, metric, first, first + _DAY):
+            raise BrokenError(
+                f"{metric.name} has another permanent response if the items {', '.join(_ITEMS)} are recorded one by one than if they are recorded at once"
+            )
+
+
+def draws_fresh_noise(world: World) -> None:
+    """Recorded reports of one value repeat in no process, and keep each bit with the declared probability."""
+    world.policy = _UNLIMITED
+    first = world.today
+    world.agree()
+    for start, days in _PROCESSES:
+        if start:
+            world.kit.kill()
+            world.start()
+        world.live("a" * days)
+    with world.kit.beside() as kit, world.another(kit) as other:
+        other.policy = _UNLIMITED
+        other.agree()
+        other.live("aa..")
+        of_other = {metric.name: _numbers(other, metric, first, 2) for metric in _NOISY}
+        other.stop()
+    world.live("..")
+    reports = {metric.name: _numbers(world, metric, first, 10) for metric in _NOISY}
+    for name, rows in reports.items():
+        if len(set(rows)) < len(rows):
+            raise BrokenError(f"{name} has two equal reports: its noise was drawn twice")
+    every = [one ^ two for rows in (*reports.values(), *of_other.values()) for one, two in combinations(rows, 2)]
+    if len(set(every)) < len(every):
+        raise BrokenError("reports of two metrics or clients have the same noise")
+    changes = [rows[day] ^ rows[day + 1] for rows in reports.values() for day in range(0, 10, 2)]
+    same = _PROB_P * _PROB_P + _PROB_Q * _PROB_Q
+    bias = find_bias(changes, 0, 128, same)
+    if bias is not None:
+        raise BrokenError(f"the noise is not that of independent coins: from one report to the next, {bias}")
+    agreeing = sum(
+        128 - (reports[name][0] ^ reports[name][1] ^ one ^ two).bit_count() for name, (one, two) in of_other.items()
+    )
+    by_chance = same * same + (1 - same) * (1 - same)
+    if is_refuted(agreeing, 128 * len(_NOISY), by_chance, FALSE_ALARM):
+        raise BrokenError(
+            f"two clients of the same moment agree in {agreeing:,} changes of bits, and {128 * len(_NOISY) * by_chance:,.0f} are expected: their generator has a fixed seed, or one of the time"
+        )
+
+
+def _numbers(world: World, metric: Metric, first: date, days: int) -> list[int]:
+    """Reports of the days from the first on, as integers. Raises BrokenError if one is missing."""
+    rows = world.rows(metric)
+    names = [str(first + day * _DAY) for day in range(days)]
+    missing = next((name for name in names if name not in rows), None)
+    if missing is not None:
+        raise BrokenError(f"{metric.name} has no report of {missing}")
+    return [int.from_bytes(rows[name][1], "little") for name in names]
+
+
+def seals_under_new_nonces(world: World) -> None:
+    """What a client keeps of one value never repeats."""
+    request = {"call": "seal", "definition": _CHOICES[0].to_dict(), "secret": _KEY.hex(), "value": "v1"}
+    sealed = [call(world.kit, request).get("sealed") for _ in range(_SEALED)]
+    if len(set(map(str, sealed))) < len(sealed):
+        raise BrokenError("a value was sealed twice in the same way: its nonce repeats")
+
+
+RULES = (
+    ScenarioRule(
+        114,
+        "noise of the client's own generator",
+        "format.md, Streams derived from the secret",
+        "Every report draws its words anew.",
+        draws_fresh_noise,
+        _NOISY,
+    ),
+    ScenarioRule(
+        145,
+        "a uniform choice among recordings",
+        "client.md, Lifecycle of a report",
+        "The n-th recording of a period replaces the draft with probability 1/n, so each recording is equally likely to be reported.",
+        chooses_uniformly,
+        _CHOICES,
+    ),
+    ScenarioRule(
+        146,
+        "numbers of several recordings",
+        "client.md, Lifecycle of a report",
+        "can report the sum, the largest or the last number of the period instead.",
+        combines_numbers,
+        tuple(_NUMBERS.values()),
+    ),
+    ScenarioRule(147, "items of several recordings", "writing-metrics.md, Sets", "the items of a period add up", unites_sets, _SETS),
+    ScenarioRule(
+        148, "sealed values", "threat-model.md, Stored data", "Each is encrypted under a new random nonce, so that equal values have different bytes.", seals_under_new_nonces, _CHOICES[:1]
+    ),
+)
