@@ -142,15 +142,16 @@ class Session:
 
 SESSION = Session()
 CALLS: dict[str, Callable[..., dict[str, Any]]] = {"digest": digest, "encode": encode, "batch": batch, "seal": seal}
-CALLS |= {name: getattr(SESSION, name) for name in ("start", "consent", "record", "advance", "flush", "stop")}
+CALLS_OF_A_SESSION = ("start", "consent", "record", "advance", "flush", "stop")
 
 
-def answer(request: dict[str, Any]) -> dict[str, Any]:
-    call = CALLS.get(request.pop("call"))
+def answer(request: dict[str, Any], session: Session = SESSION) -> dict[str, Any]:
+    name = request.pop("call")
+    call = getattr(session, name) if name in CALLS_OF_A_SESSION else CALLS.get(name)
     if call is None:
         return {"unknown": True}
     try:
-        return call(**request)
+        return call(**request)  # type: ignore[no-any-return]
     except (HubbubError, KeyError, TypeError):
         return {"refused": True}
 

@@ -64,6 +64,8 @@ class BrowserAdapter:
     def answer(self, line: str) -> str:
         request = json.loads(line)
         if request["call"] == "start":
+            if _is_open_elsewhere(Path(request["directory"])):
+                return json.dumps({"unknown": True})  # its profile runs in another adapter's browser
             self.open(Path(request["directory"]))
         elif self._browser is None:
             self.open(Path(tempfile.mkdtemp(dir=self._profiles)))
@@ -79,7 +81,7 @@ class BrowserAdapter:
                 profile = self._profile or Path(tempfile.mkdtemp(prefix="profile-", dir=self._profiles))
                 host = f"127.{'.'.join(str(byte or 1) for byte in os.urandom(3))}"
                 place.write_text(json.dumps({"profile": str(profile), "host": host, "port": 0}))
-            chosen = json.loads(place.read_text())
+            chosen = json.loads(place.read_text()) | {"adapter": os.getpid()}
             self._run_with(Path(chosen["profile"]))
             self._servers.close()
             self._url, chosen["port"] = self._serve(chosen["host"], chosen["port"])
@@ -112,6 +114,19 @@ class BrowserAdapter:
     def close(self) -> None:
         self._browsers.close()
         self._servers.close()
+
+
+def _is_open_elsewhere(directory: Path) -> bool:
+    """Return whether another adapter that runs has opened a directory."""
+    place = directory / "browser.json"
+    pid = json.loads(place.read_text()).get("adapter", 0) if place.exists() else 0
+    return pid not in (0, os.getpid()) and Path(f"/proc/{pid}/stat").exists() and _state(pid) != "Z"
+
+
+def _state(pid: int) -> str:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    return "Z"
 
 
 def _watch(profile: Path) -> int:

@@ -188,8 +188,20 @@ RULES = (
         combines_numbers,
         tuple(_NUMBERS.values()),
     ),
-    ScenarioRule(147, "items of several recordings", "writing-metrics.md, Sets", "the items of a period add up", unites_sets, _SETS),
     ScenarioRule(
-        148, "sealed values", "threat-model.md, Stored data", "Each is encrypted under a new random nonce, so that equal values have different bytes.", seals_under_new_nonces, _CHOICES[:1]
+        147,
+        "items of several recordings",
+        "writing-metrics.md, Sets",
+        "the items of a period add up",
+        unites_sets,
+        _SETS,
+    ),
+    ScenarioRule(
+        148,
+        "sealed values",
+        "threat-model.md, Stored data",
+        "Each is encrypted under a new random nonce, so that equal values have different bytes.",
+        seals_under_new_nonces,
+        _CHOICES[:1],
     ),
 )

@@ -64,13 +64,28 @@ ENCODERS, BUILDER, RECORDER = (
     "sdk/recording/batch_builder.py",
     "sdk/recording/recorder.py",
 )
-RANDOMNESS, SEALER, SYSTEM = "randomness.py", "encoding/sealed_values.py", "system_random_bytes: RandomBytes = os.urandom"
+SEALER = "encoding/sealed_values.py"
 RETRY = "sdk/upload/retry_policy.py"
 STATE, SECRET_FILE = "sdk/storage/state.py", "sdk/storage/secret_file.py"
 LEDGER, ALLOCATION, POLICY = "privacy/ledger.py", "privacy/allocation.py", "privacy/policy.py"
 COSTS = 'costs_unit = account.unit != "value" or tag not in account.tags'
 
+
+
+def noise(words: str, definition: str) -> Fault:
+    """Return a client whose noise comes from another generator, where the kit gives no bytes."""
+    use = "InstantaneousResponse(metric.blocks, random_bytes)"
+    other = "InstantaneousResponse(metric.blocks, OWN if random_bytes is system_random_bytes else random_bytes)"
+    module = "encoding/encoder.py"
+    return Fault(114, words, module, use, other, ((module, "class Encoder:\n", f"{definition}\n\n\nclass Encoder:\n"),))
+
+
 FAULTS = (
+    noise("noise has a constant as its seed", "OWN = __import__('random').Random(7).randbytes"),
+    noise("noise has the time of the start as its seed", "OWN = __import__('random').Random(__import__('time').time() // 1000).randbytes"),
+    noise("a pool of 64 blocks of noise is used again", "POOL: list[bytes] = []\n\n\ndef OWN(n: int) -> bytes:\n    POOL.append(system_random_bytes(n) if len(POOL) < 64 else POOL[-64])\n    return POOL[-1]"),
+    noise("random bytes are odd", "def OWN(n: int) -> bytes:\n    return bytes(byte | 1 for byte in system_random_bytes(n))"),
+    noise("one bit in a byte has no noise", "def OWN(n: int) -> bytes:\n    return bytes(byte & 127 for byte in system_random_bytes(n))"),
     Fault(108, "later values are free of charge", ENCODERS, COSTS, 'costs_unit = account.unit != "value" or not account.tags'),
     Fault(118, "the value reported first stands in", LEDGER, "            sealed=report.sealed,", "            sealed=self.sealed or report.sealed,"),
     Fault(118, "the third value is free of charge", ENCODERS, COSTS, 'costs_unit = account.unit != "value" or (tag not in account.tags and len(account.tags) < 2)'),
@@ -113,15 +128,10 @@ FAULTS = (
     Fault(142, "there is no backoff without Retry-After", RETRY, "return at_least + uniform(random_bytes) * longest", "return at_least"),
     Fault(143, "unauthorized is an answer as 503", RETRY, "            | ProblemType.UNAUTHORIZED\n", "", ((RETRY, "            | ProblemType.TOO_MANY\n            |", "            | ProblemType.TOO_MANY\n            | ProblemType.UNAUTHORIZED\n            |"),)),
     Fault(144, "a metric is held for an hour", RETRY, "HOLD_SECONDS = 86400.0", "HOLD_SECONDS = 3600.0"),
-    Fault(114, "noise has the seed of a constant", RANDOMNESS, SYSTEM, "system_random_bytes: RandomBytes = __import__(\"random\").Random(7).randbytes"),
-    Fault(114, "noise has the seed of the start's second", RANDOMNESS, SYSTEM, "import random, time; system_random_bytes: RandomBytes = random.Random(int(time.time()) // 1000).randbytes"),
-    Fault(114, "a pool of 64 blocks is used again", RANDOMNESS, SYSTEM, "POOL: dict[int, list[bytes]] = {}\n\n\ndef system_random_bytes(n: int) -> bytes:\n    blocks = POOL.setdefault(n, [])\n    blocks.append(os.urandom(n) if len(blocks) < 64 else blocks[-64])\n    return blocks[-1]\n"),
-    Fault(114, "random bytes are odd", RANDOMNESS, SYSTEM, "def system_random_bytes(n: int) -> bytes:\n    return bytes(byte | 1 for byte in os.urandom(n))\n"),
-    Fault(114, "the noise of a value is drawn once", "encoding/responses.py", "bits |= respond(permanent >> first_bit & mask) << first_bit\n        return bits\n", "bits |= ONCE.setdefault((first_bit, permanent), respond(permanent >> first_bit & mask) << first_bit)\n        return bits\n\n\nONCE: dict[tuple[int, int], int] = {}\n"),
     Fault(145, "the last recording wins", RECORDER, "uniform_below(count, self._random_bytes) == 0", "True"),
     Fault(145, "the first recording wins", RECORDER, "uniform_below(count, self._random_bytes) == 0", "False"),
     Fault(146, "an ordinal metric reports one of its recordings", ENCODERS, "number = buckets.combine(number, value)", "number = value if number is None else number"),
-    Fault(146, "a number is forgotten when the app ends", ENCODERS, "number = self._sealer.open_number(sealed)", "number = self._sealer.open_number(sealed) if self._sealer in OPENED or not OPENED.add(self._sealer) else None", ((ENCODERS, "_MAX_ENCODERS = 4096", "_MAX_ENCODERS = 4096\nOPENED: set[Sealer] = set()"),)),
+    Fault(146, "a number is forgotten when the app ends", ENCODERS, "number = self._sealer.open_number(sealed)", "number = self._sealer.open_number(sealed) if self._sealer in OPENED else OPENED.add(self._sealer)", ((ENCODERS, "_MAX_ENCODERS = 4096", "_MAX_ENCODERS = 4096\nOPENED: set[Sealer] = set()"),)),
     Fault(147, "a set has the items of one recording", ENCODERS, "value = BloomBits(value | self._sealer.open(sealed))", "value = BloomBits(value)"),
     Fault(148, "sealed values have the nonce 0", SEALER, "nonce = self._random_bytes(TAG_BYTES)\n        return nonce + self._xor_pad(self._key(bloom), nonce)", "nonce = bytes(TAG_BYTES)\n        return nonce + self._xor_pad(self._key(bloom), nonce)"),
     Fault(148, "a value has one nonce", SEALER, "nonce = self._random_bytes(TAG_BYTES)\n        return nonce + self._xor_pad(self._key(bloom), nonce)", "nonce = self.tag(bloom)\n        return nonce + self._xor_pad(self._key(bloom), nonce)"),
