@@ -107,7 +107,8 @@ def reports_days_without_a_run(world: World) -> None:
     world.aggregator.now += timedelta(days=45)
     now = world.today
     world.start()
-    world.set_time(world.aggregator.now + timedelta(hours=2))
+    for _ in range(3):
+        world.set_time(world.aggregator.now + timedelta(hours=1))
     reports = Counter(batch.period for batch in world.batches)
     for ago in range(2, 28):
         number = reports[str(now - ago * _DAY)]

@@ -191,7 +191,7 @@ RULES = (
     ScenarioRule(
         147,
         "items of several recordings",
-        "writing-metrics.md, Sets",
+        "writing-metrics.md, Recording each kind",
         "the items of a period add up",
         unites_sets,
         _SETS,

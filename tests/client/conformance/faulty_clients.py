@@ -54,7 +54,9 @@ class Fault:
 def adapter_of(fault: Fault, folder: Path) -> Iterator[Adapter]:
     """Start the adapter of the Python client with a faulty client."""
     paths = os.pathsep.join([str(fault.write(folder)), str(REPOSITORY)])
-    program = f"import sys; sys.path[:0] = {paths.split(os.pathsep)!r}; from examples.conformance_adapter import run; run()"
+    program = (
+        f"import sys; sys.path[:0] = {paths.split(os.pathsep)!r}; from examples.conformance_adapter import run; run()"
+    )
     with Adapter([sys.executable, "-c", program], _TIMEOUT_SECONDS) as adapter:
         yield adapter
 
@@ -71,7 +73,6 @@ LEDGER, ALLOCATION, POLICY = "privacy/ledger.py", "privacy/allocation.py", "priv
 COSTS = 'costs_unit = account.unit != "value" or tag not in account.tags'
 
 
-
 def noise(words: str, definition: str) -> Fault:
     """Return a client whose noise comes from another generator, where the kit gives no bytes."""
     use = "InstantaneousResponse(metric.blocks, random_bytes)"
@@ -81,6 +82,16 @@ def noise(words: str, definition: str) -> Fault:
 
 
 FAULTS = (
+    Fault(101, "a day without a recording has no report", BUILDER, "report = self._encoders.encoder(metric, account.subject, secret).encode_period(account, None, name)", "pass"),
+    Fault(102, "consent is on until it is withdrawn", STATE, "        self.consent = Consent.OFF\n", "        self.consent = Consent.ON\n"),
+    Fault(103, "503 ends a report", RETRY, "            | ProblemType.UNAVAILABLE\n", "", ((RETRY, "case ProblemType.PERIOD_CLOSED:", "case ProblemType.PERIOD_CLOSED | ProblemType.UNAVAILABLE:"),)),
+    Fault(104, "Retry-After is ignored", RETRY, "return min(float(text[:9]), MAX_RETRY_AFTER_SECONDS)", "return 0.0"),
+    Fault(105, "a report of a closed period is sent again", RETRY, "return Action.DROP_BATCH", "return Action.RETRY"),
+    Fault(107, "each process draws a secret", ENCODERS, "secret = self._load() if", "secret = self._load() and Secret.generate() if"),
+    Fault(109, "a clock that is set back opens periods again", BUILDER, "replanned_before=max(account.replanned_before, account.next_period_start)", 'replanned_before=""', ((BUILDER, "return self._clock.now().timestamp() < state.clock_confirmed_at - CLOCK_TOLERANCE.total_seconds()", "return False"),)),
+    Fault(110, "a file has each value", RECORDER, "        try:\n            self._check_consent(state)", "        (self._journal.directory / 'log').write_text(str(value))\n        try:\n            self._check_consent(state)"),
+    Fault(113, "a report that is too large is sent again", RETRY, "return Action.QUARANTINE if possibly_delivered or len(batch) == 1 else Action.SPLIT", "return Action.RETRY"),
+    Fault(117, "a clock of 1970 is believed", "sdk/runtime/clock.py", "return EARLIEST_DAY <= now.date() <= LATEST_DAY", "return now.date() <= LATEST_DAY"),
     noise("noise has a constant as its seed", "OWN = __import__('random').Random(7).randbytes"),
     noise("noise has the time of the start as its seed", "OWN = __import__('random').Random(__import__('time').time() // 1000).randbytes"),
     noise("a pool of 64 blocks of noise is used again", "POOL: list[bytes] = []\n\n\ndef OWN(n: int) -> bytes:\n    POOL.append(system_random_bytes(n) if len(POOL) < 64 else POOL[-64])\n    return POOL[-1]"),

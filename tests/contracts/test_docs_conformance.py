@@ -1,0 +1,90 @@
+"""The page of the conformance rules is generated, and its sentences stand on the pages that it names.
+
+HUBBUB_TEST_PIN=1 pytest tests/contracts/test_docs_conformance.py          rewrites docs/reference/conformance.md
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+from hubbub.conformance.rules import EncodingRule, all_rules
+from tests.client.conformance.faulty_clients import FAULTS
+from tests.support.paths import DOCS
+
+PAGE = DOCS / "reference" / "conformance.md"
+
+
+def _text(words: str) -> str:
+    return words.replace("|", "\\|")
+
+
+def page() -> str:
+    """Return docs/reference/conformance.md."""
+    encoding = [rule for rule in all_rules() if isinstance(rule, EncodingRule)]
+    cases = [f"| {rule.number} | {rule.title} | {rule.section} | {len(rule.cases)} |" for rule in encoding]
+    scenarios = []
+    for rule in all_rules():
+        if not isinstance(rule, EncodingRule):
+            clients = "; ".join(fault.words for fault in FAULTS if fault.rule == rule.number)
+            sentence = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", rule.sentence)  # its links are those of another folder
+            scenarios.append(
+                f"| {rule.number} | {_text(rule.title)} | {rule.section}: {_text(sentence)} | {_text(clients)} |"
+            )
+    return "\n".join(
+        [
+            "# Rules of the conformance kit",
+            "",
+            "This page is generated from `client/hubbub/conformance` and `tests/client/conformance/faulty_clients.py`.",
+            "[`hubbub conformance`](../how-to/other-languages.md#conformance) tests each rule.",
+            "",
+            "## Encoding",
+            "",
+            "Each case is a request and the answer that a client must give.",
+            "",
+            "| rule | title | section | cases |",
+            "|---|---|---|---|",
+            *cases,
+            "",
+            "## Days of a client",
+            "",
+            "A scenario tests each of these rules on one history, so a client that passes can still break the rule in another history.",
+            "Each faulty client is the Python client with a changed line, and fails the rule in its row.",
+            "`pytest tests/client/conformance/test_faulty_clients.py` runs them all, and checks that no earlier rule fails.",
+            "",
+            "| rule | title | sentence | faulty clients |",
+            "|---|---|---|---|",
+            *scenarios,
+            "",
+            "Rule 114 and rules 139, 140 and 145 are statistical: a correct client fails one of them with a probability below 1e-7.",
+            "They find gross faults only, such as reports that all leave in one quarter of a day.",
+            "",
+            "## What the kit does not find",
+            "",
+            "- A generator that is weak without repeating, such as `Math.random` or the Mersenne Twister with a random seed.",
+            "- A bias of the noise below about 1 % of the bits, or in some reports only: [`hubbub audit`](../how-to/auditing.md) looks for these.",
+            "- Faults that need another history: other periods, longer outages, damaged files.",
+            "",
+        ]
+    )
+
+
+def test_page_is_generated() -> None:
+    if os.environ.get("HUBBUB_TEST_PIN") == "1":
+        PAGE.write_text(page(), encoding="utf-8")
+    assert PAGE.read_text(encoding="utf-8") == page()
+
+
+def test_each_sentence_stands_on_its_page() -> None:
+    for rule in all_rules():
+        if not isinstance(rule, EncodingRule):
+            name, _, section = rule.section.partition(", ")
+            (found,) = DOCS.rglob(name) if name != "client.md" else [DOCS / "how-to" / "client.md"]
+            text = found.read_text(encoding="utf-8")
+            assert rule.sentence in text, f"rule {rule.number}: {rule.sentence}"
+            assert f" {section}\n" in text, f"rule {rule.number}: {section}"
+
+
+def test_no_fault_names_an_unknown_rule() -> None:
+    numbers = {rule.number for rule in all_rules()}
+    assert {fault.rule for fault in FAULTS} <= numbers
