@@ -147,11 +147,13 @@ CALLS_OF_A_SESSION = ("start", "consent", "record", "advance", "flush", "stop")
 
 def answer(request: dict[str, Any], session: Session = SESSION) -> dict[str, Any]:
     name = request.pop("call")
-    call = getattr(session, name) if name in CALLS_OF_A_SESSION else CALLS.get(name)
+    call: Callable[..., dict[str, Any]] | None = (
+        getattr(session, name) if name in CALLS_OF_A_SESSION else CALLS.get(name)
+    )
     if call is None:
         return {"unknown": True}
     try:
-        return call(**request)  # type: ignore[no-any-return]
+        return call(**request)
     except (HubbubError, KeyError, TypeError):
         return {"refused": True}
 

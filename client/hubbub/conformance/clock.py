@@ -92,6 +92,7 @@ def sends_no_future_days(world: World) -> None:
     world.restart()
     for _ in range(4):
         world.set_time(world.aggregator.now + _DAY)
+    _ = world.batches
     for request in world.aggregator.requests[sent:]:
         (batch,) = world.batches_of([request])
         if batch.period > str(request.time.date()):

@@ -33,6 +33,7 @@ def erases_the_queue(world: World) -> None:
     sent = len(world.aggregator.requests)
     world.renew_consent()
     world.live("a..")
+    _ = world.batches
     late = [batch for batch in world.batches_of(world.aggregator.requests[sent:]) if batch.period <= str(recorded)]
     if late:
         raise BrokenError(f"a report of {recorded} was sent after consent was withdrawn and given again")

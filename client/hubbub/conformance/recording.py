@@ -8,7 +8,7 @@ from itertools import combinations
 from hubbub.conformance.noise import FALSE_ALARM, find_bias, is_refuted
 from hubbub.conformance.world import FIELDS, BrokenError, ScenarioRule, World, call, fingerprint
 from hubbub.mechanisms.unary import UnaryResponse
-from hubbub.metrics.buckets import Buckets
+from hubbub.metrics.buckets import Buckets, Several
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import Params
 
@@ -16,9 +16,10 @@ _DAY = timedelta(days=1)
 _CHOICES = tuple(fingerprint(f"choice_{number}") for number in range(24))
 _ORDERS = ("bbba", "bbab", "babb", "abbb")
 _PERMANENT = UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5)
+_SEVERAL = (Several.SUM, Several.MAX, Several.LAST)
 _NUMBERS = {
     several: Metric.ordinal(several, Buckets(edges=tuple(range(129)), several=several), _PERMANENT, **FIELDS)
-    for several in ("sum", "max", "last")
+    for several in _SEVERAL
 }
 """128 buckets of one number: two are equal by chance once in 1e26."""
 _RECORDINGS, _RESULTS = (10, 30, 20), {"sum": 60, "max": 30, "last": 20}
@@ -34,8 +35,8 @@ _NOISY = tuple(
     for number in range(16)
 )
 """All their reports of one value differ. A generator that repeats after 64 draws repeats after days, because 16 divides 64."""
-_PROCESSES = ((0, 4), (4, 3), (7, 3))
-"""First day and number of days of each process."""
+_PROCESSES = ((0, 6), (6, 2), (8, 2))
+"""First day and number of days of each process: the first makes more than 64 reports, and the others begin alike."""
 _SEALED = 64
 _KEY = bytes(range(32))
 _UNLIMITED = {"epsilon_enrollment": 60.0, "epsilon_metric": 60.0, "epsilon_total": 2000.0}
