@@ -34,7 +34,6 @@ PLACES = {
     "hubbub.conformance.ledger": "has examples",
     "hubbub.conformance.recording": "has examples",
     "hubbub.conformance.scenarios": "has examples",
-    "hubbub.conformance.world": "has examples",
     "hubbub_decoder.cli.plan": "--category and --edges are of one kind each",
     "hubbub_decoder.planning.wishes": "has the default kind",
     "hubbub_decoder.planning.law.chain": "is the law of independent bits",
