@@ -1,20 +1,15 @@
-"""`hubbub conformance`: the vectors, against a second implementation; faulty clients, each of which fails the rule of its fault; bad adapters."""
+"""`hubbub conformance`: the vectors, against a second implementation; the client of this project; bad adapters."""
 
 from __future__ import annotations
 
-import base64
 import json
-import os
 import shlex
 import socket
 import sys
-import unicodedata
-import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
@@ -25,19 +20,9 @@ from hubbub.cli import main
 from hubbub.conformance import scripted_aggregator
 from hubbub.conformance.results import RuleResult, Verdict
 from hubbub.conformance.rules import Case, EncodingRule, all_rules
-from hubbub.conformance.scenarios import new_world
-from hubbub.encoding import encoder as encoding
-from hubbub.encoding.bloom import bloom_bits
-from hubbub.encoding.responses import InstantaneousResponse, PermanentResponse
-from hubbub.encoding.secret import Secret
-from hubbub.metrics.kinds import strings
-from hubbub.metrics.metric import Metric
-from hubbub.metrics.params import first_bits
+from hubbub.conformance.world import new_world
 from hubbub.metrics.periods import PeriodKind, period_number
-from hubbub.sdk.upload import retry_policy, transport
-from hubbub.sdk.upload.retry_policy import Action, UploadResponse
-from hubbub.sdk.upload.transport import HttpTransport
-from hubbub.wire import batch as wire
+from hubbub.sdk.upload import transport
 from tests.client.wire.test_format import (
     bloom_of,
     cohort_of,
@@ -53,7 +38,6 @@ from tests.support.paths import REPOSITORY
 
 ADAPTER = REPOSITORY / "examples" / "conformance_adapter.py"
 ENCODING = [rule for rule in all_rules() if isinstance(rule, EncodingRule)]
-GENERATOR = Random()  # noqa: S311  (the fault of a client)
 Ask = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 
@@ -98,16 +82,11 @@ def test_script_reproduces_the_vectors() -> None:
     assert json.loads(path.read_text()) == json.loads(json.dumps(make_conformance_vectors.vectors()))
 
 
-@pytest.fixture
-def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A request may take four seconds, and not ten."""
+def test_this_project_passes_and_every_rule_has_both_sides(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request may take four seconds here, and not ten."""
     monkeypatch.setattr(transport, "REQUEST_TIMEOUT_SECONDS", 4.0)
     monkeypatch.setattr(scripted_aggregator, "SILENT_SECONDS", 1.6)
     monkeypatch.setattr(scripted_aggregator, "LONGEST_REQUEST_SECONDS", 6.0)
-
-
-@pytest.mark.usefixtures("hurried")
-def test_this_project_passes_and_every_rule_has_both_sides() -> None:
     assert set(verdicts(ask, *(rule.title for rule in all_rules())).values()) == {Verdict.PASSED}
     assert [rule.number for rule in all_rules()] == [*range(1, 18), *range(101, 149)]
     for rule in ENCODING:
@@ -144,143 +123,6 @@ def test_a_second_implementation_gives_the_same_answers() -> None:
         assert case.expected == {"cohort": cohort, "bits": bits}, request
     assert checked > 250
     assert whole_sets > 40
-
-
-def normalized(value: Any) -> Any:
-    return unicodedata.normalize("NFC", value) if isinstance(value, str) else value
-
-
-def changed_request(change: Callable[[dict[str, Any]], object]) -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
-    def faulty(request: Mapping[str, Any]) -> Mapping[str, Any]:
-        copied = json.loads(json.dumps(request))
-        change(copied)
-        return ask(copied)
-
-    return faulty
-
-
-def faults(patch: pytest.MonkeyPatch) -> dict[str, tuple[Callable[[], object], str]]:
-    """How to break the client, and the title of the rule that must find it."""
-    stream, response = Secret.stream, PermanentResponse.__call__
-
-    def without_digest(self: Secret, domain: str, *fields: bytes) -> Any:
-        return stream(self, domain, *(b"" if len(field) == 32 else field for field in fields))
-
-    def without_epoch(self: Any, bits: Any, epoch: Any) -> Any:
-        return response(self, bits, None if epoch is None else 0)
-
-    def drawn_each_time(self: Any, bits: Any, epoch: Any) -> Any:
-        return type(self)(self_metrics[id(self)], Secret.generate())._original(bits, epoch)
-
-    self_metrics: dict[int, Metric] = {}
-    init = PermanentResponse.__init__
-
-    def remembered(self: Any, metric: Metric, secret: Secret) -> None:
-        init(self, metric, secret)
-        self_metrics[id(self)] = metric
-
-    def fresh() -> None:
-        patch.setattr(PermanentResponse, "__init__", remembered)
-        patch.setattr(PermanentResponse, "_original", response, raising=False)
-        patch.setattr(PermanentResponse, "__call__", drawn_each_time)
-
-    bits_of = bloom_bits
-
-    def of_value(metric: Metric, value: Any, cohort: int, threshold: Any = None) -> Any:
-        return bits_of(metric, value, (cohort + len(str(value))) % metric.num_cohorts, threshold)
-
-    def lenient(text: str) -> bytes:
-        return text.encode("utf-8", "surrogatepass")
-
-    def swapped(self: Any, permanent: int) -> int:
-        return int(instantaneous(self, permanent ^ independent_bits[id(self)]))
-
-    instantaneous = InstantaneousResponse.__call__
-    independent_bits: dict[int, int] = {}
-    made = InstantaneousResponse.__init__
-
-    def with_bits(self: Any, blocks: Any, random_bytes: Any) -> None:
-        made(self, blocks, random_bytes)
-        independent_bits[id(self)] = sum(
-            (1 << block.num_bits) - 1 << first_bit
-            for block, first_bit in zip(blocks, first_bits(blocks), strict=True)
-            if block.mechanism.has_independent_bits
-        )
-
-    def exchange() -> None:
-        patch.setattr(InstantaneousResponse, "__init__", with_bits)
-        patch.setattr(InstantaneousResponse, "__call__", swapped)
-
-    return {
-        "permanent response without the metric's digest": (
-            lambda: patch.setattr(Secret, "stream", without_digest),
-            "symmetric permanent response",
-        ),
-        "permanent response drawn each time": (fresh, "symmetric permanent response"),
-        "one permanent response in all epochs": (
-            lambda: patch.setattr(PermanentResponse, "__call__", without_epoch),
-            "epochs",
-        ),
-        "bits of a cohort that depends on the value": (
-            lambda: patch.setattr(encoding, "bloom_bits", of_value),
-            "strings, hashed by murmur3-v1 in the cohort of the secret",
-        ),
-        "lone surrogates hashed": (lambda: patch.setattr(strings, "_utf8", lenient), "invalid values are refused"),
-        "p and q exchanged": (exchange, "instantaneous response"),
-        "length that depends on the report": (
-            lambda: patch.setattr(wire, "SINGLE_REPORT_BYTES", 0),
-            "body of a request",
-        ),
-    }
-
-
-FAULTS = list(faults(pytest.MonkeyPatch()))
-
-
-@pytest.mark.parametrize("name", FAULTS)
-def test_a_faulty_client_fails_the_rule_of_its_fault(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    break_it, title = faults(monkeypatch)[name]
-    break_it()
-    assert verdicts()[title] is Verdict.FAILED
-
-
-@pytest.mark.parametrize(
-    ("change", "title"),
-    [
-        (
-            lambda r: r.update(value=normalized(r.get("value"))),
-            "strings, hashed by murmur3-v1 in the cohort of the secret",
-        ),
-        (
-            lambda r: r.update(value=r["value"].strip()) if isinstance(r.get("value"), str) else None,
-            "categories and booleans",
-        ),
-        (
-            lambda r: r.update(value="") if r.get("value", 0) is None else None,
-            "strings, hashed by murmur3-v1 in the cohort of the secret",
-        ),
-        (lambda r: r["definition"].update(hold=None) if r["call"] == "digest" else None, "digest of a definition"),
-        (lambda r: r.update(group=""), "body of a request"),
-        (lambda r: r.update(random=r.get("random", "")[2:]), "instantaneous response"),
-        (lambda r: r.update(random=GENERATOR.randbytes(len(r.get("random", ""))).hex()), "instantaneous response"),
-    ],
-    ids=[
-        "normalized text",
-        "trimmed text",
-        "no value as an empty string",
-        "digest without hold",
-        "no group",
-        "a lost random byte",
-        "noise of another generator than the given one",
-    ],
-)
-def test_other_misreadings_of_the_page_fail(change: Callable[[dict[str, Any]], object], title: str) -> None:
-    assert verdicts(changed_request(lambda r: change(r) if title in rule_titles(r) else None))[title] is Verdict.FAILED
-
-
-def rule_titles(request: Mapping[str, Any]) -> set[str]:
-    """Titles of the rules with cases of a call."""
-    return {rule.title for rule in ENCODING if any(case.request["call"] == request["call"] for case in rule.cases)}
 
 
 def test_the_counterexample_is_the_smallest_and_calls_may_be_left_out() -> None:
@@ -370,176 +212,6 @@ def test_a_command_that_cannot_be_read_is_a_usage_error(command: str, words: str
 def test_a_program_that_does_not_exist(tmp_path: Path) -> None:
     done = run("--command", str(tmp_path / "missing"))
     assert (done.exit_code, "cannot be started: No such file" in done.stderr) == (1, True)
-
-
-def again(self: HttpTransport, body: bytes, *_: Any) -> UploadResponse:
-    """Send a body twice, as two batches."""
-    fields = json.loads(body)
-    other = json.dumps(fields | {"batch_id": str(uuid.uuid4())}, separators=(",", ":")).encode().ljust(512)
-    SEND(self, other)
-    return SEND(self, body)
-
-
-def redrawn(self: HttpTransport, body: bytes, *_: Any) -> UploadResponse:
-    """Send other bits at each attempt."""
-    bits = base64.b64encode(os.urandom(4)).decode()
-    return SEND(self, json.dumps(json.loads(body) | {"bits": bits}, separators=(",", ":")).encode().ljust(512))
-
-
-def redirected(self: HttpTransport, body: bytes, *_: Any) -> UploadResponse:
-    """Follow a redirect."""
-    answer = SEND(self, body)
-    if answer.status == 307:
-        return HttpTransport(self._url.removesuffix("/v1/reports") + "/elsewhere").send(body)
-    return answer
-
-
-SEND = HttpTransport.send
-
-
-DECIDE = retry_policy.decide
-
-
-def deciding(status: int | None, action: Action) -> Callable[..., Action]:
-    """Retry policy with another action for one status, whoever answers, also for a batch in doubt."""
-
-    def decide(found: UploadResponse, batch: wire.Batch, *, possibly_delivered: bool) -> Action:
-        return action if found.status == status else DECIDE(found, batch, possibly_delivered=possibly_delivered)
-
-    return decide
-
-
-def answered_instead(failure: str, status: int) -> Callable[..., UploadResponse]:
-    """Transport that takes a failure for an answer with a status."""
-
-    def send(self: HttpTransport, body: bytes, *_: Any) -> UploadResponse:
-        answer = SEND(self, body)
-        if answer.status is not None or failure not in answer.failure:
-            return answer
-        return UploadResponse(status, batch_id=json.loads(body)["batch_id"])
-
-    return send
-
-
-def without_deadline(*_: object) -> bool:
-    return True
-
-
-def unhurried(*_: object) -> float:
-    return 0.0
-
-
-def leaks() -> Ask:
-    """A log has each value."""
-    directory = Path()
-
-    def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
-        nonlocal directory
-        if request["call"] == "start":
-            directory = Path(request["directory"])
-        if request["call"] == "record":
-            (directory / "log").write_text(f"recorded {request['value']}")
-        return ask(request)
-
-    return answer
-
-
-def forgets() -> Ask:
-    """Each start is a new client, which has consent."""
-
-    def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
-        if request["call"] != "start":
-            return ask(request)
-        ask({**request, "directory": f"{request['directory']}/{uuid.uuid4()}"})
-        return ask({"call": "consent", "level": "on"})
-
-    return answer
-
-
-def never_withdraws() -> Ask:
-    """Consent is never withdrawn."""
-    return lambda request: ask({**request, "level": "on"} if request["call"] == "consent" else request)
-
-
-@pytest.mark.parametrize(
-    ("fault", "title"),
-    [
-        (again, "one report for each metric and period"),
-        (redrawn, "the same bytes until an answer comes"),
-        (redirected, "follows no redirect"),
-    ],
-    ids=["two reports a period", "noise drawn again on a retry", "redirects followed"],
-)
-def test_a_faulty_upload_fails_its_scenario(fault: Any, title: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(HttpTransport, "send", fault)
-    found = results(ask, title)[title]
-    assert found.verdict is Verdict.FAILED
-    assert found.counterexample["happened"]
-
-
-REPEATS, GIVES_UP, SETS_ASIDE = (
-    "the same bytes until an answer comes",
-    "gives up an answer after ten seconds",
-    "sets a report aside that is too large",
-)
-
-
-@pytest.mark.usefixtures("hurried")
-@pytest.mark.parametrize(
-    ("place", "name", "fault", "title", "happened"),
-    [
-        (
-            retry_policy,
-            "decide",
-            deciding(408, Action.QUARANTINE),
-            REPEATS,
-            "sent 3 times, after 503, a lost answer, 408",
-        ),
-        (HttpTransport, "send", answered_instead("reset", 202), REPEATS, "sent 4 times"),
-        (transport.RequestCanceller, "may_continue", without_deadline, GIVES_UP, "still ran after"),
-        (HttpTransport, "send", answered_instead("", 202), GIVES_UP, "sent 1 times, after an answer without an end"),
-        (retry_policy, "decide", deciding(413, Action.RETRY), SETS_ASIDE, "sent again after 413"),
-    ],
-    ids=["408 is final", "a reset is final", "no deadline", "a status without a body", "413 again and again"],
-)
-def test_a_client_with_another_retry_policy_fails(
-    place: Any, name: str, fault: Any, title: str, happened: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(place, name, fault)
-    found = results(ask, title)[title]
-    assert found.verdict is Verdict.FAILED
-    assert happened in found.counterexample["happened"]
-
-
-@pytest.mark.parametrize(
-    ("fault", "title", "happened"),
-    [
-        (never_withdraws, "nothing without consent", "after consent was withdrawn"),
-        (forgets, "one secret over restarts and kills", "the permanent response or the cohort of one value changed"),
-        (forgets, "the ledger outlives restarts and kills", "permanent responses were sent"),
-        (forgets, "a clock that is set back", "after the clock was set back"),
-        (leaks, "no value in clear", "log has the recorded value in clear"),
-    ],
-    ids=["consent ignored", "secret lost", "budget reset by a restart", "clock set back accepted", "value in a log"],
-)
-def test_a_faulty_client_fails_its_scenario(fault: Callable[[], Ask], title: str, happened: str) -> None:
-    found = results(fault(), title)[title]
-    assert found.verdict is Verdict.FAILED
-    assert happened in found.counterexample["happened"]
-
-
-def test_lengths_and_answers_that_a_client_ignores_fail_their_scenarios(monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(wire, "SINGLE_REPORT_BYTES", 0)
-        assert verdicts(ask, "requests of one length")["requests of one length"] is Verdict.FAILED
-    with monkeypatch.context() as patch:
-        patch.setattr(retry_policy, "backoff_seconds", unhurried)
-        title = "waits as long as the aggregator asks"
-        assert verdicts(ask, title)[title] is Verdict.FAILED
-    with monkeypatch.context() as patch:
-        patch.setitem(retry_policy.__dict__, "decide", lambda *_, **__: retry_policy.Action.RETRY)
-        title = "drops batches of closed periods"
-        assert verdicts(ask, title)[title] is Verdict.FAILED
 
 
 def test_a_client_that_sends_nothing_passes_no_scenario_but_that_of_consent() -> None:
