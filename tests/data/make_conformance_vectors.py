@@ -180,6 +180,8 @@ def discovery() -> Iterator[dict[str, Any]]:
 def means() -> Iterator[dict[str, Any]]:
     for fields in (mean(0, 50), mean(-0.5, 1e22, default=-7)):
         yield from encode(full(fields, **PLAIN), [0, 20, 49.999, 50, -1, None], secrets=3)
+    between = [number + 0.5 for number in range(1, 50, 4)]  # on both sides of a threshold in any part of a cohort
+    yield from encode(full(mean(0, 50) | {"num_cohorts": 1}, **PLAIN), between, secrets=3)
 
 
 def sets() -> Iterator[dict[str, Any]]:
