@@ -44,7 +44,7 @@ def page() -> str:
             "This page is generated from `client/hubbub/conformance` and `tests/client/conformance/faulty_clients.toml`.",
             "[`hubbub conformance`](../how-to/other-languages.md#conformance) tests each rule.",
             f"Each of the {len(FAULTY_CLIENTS)} faulty clients is the Python client with a changed line, and the first rule that it breaks is that of its row.",
-            "`pytest tests/client/conformance/test_faulty_clients.py` shows it for all; of the earlier rules, it takes a few clients at random, and `make soak` all.",
+            "`pytest tests/client/conformance/test_faulty_clients.py` shows it for twelve of them at random, and `make soak` for all.",
             "",
             "## Encoding",
             "",
