@@ -35,7 +35,7 @@ from hubbub.metrics.definitions import load_definitions
 from hubbub.privacy import epsilon, epsilon_permanent
 from hubbub_decoder.audit.audit import MIN_TRIALS, Audit, audit_metric, declared_epsilon
 from hubbub_decoder.audit.bound import epsilon_lower_bounds
-from hubbub_decoder.audit.distinguisher import true_bits
+from hubbub_decoder.audit.laws import true_bits
 from hubbub_decoder.audit.external_clients import AdapterClient
 from hubbub_decoder.audit.independence import independence_test_of_metrics, independence_tests
 from hubbub_decoder.audit.loss_law import declared_event, loss_law

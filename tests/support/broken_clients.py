@@ -23,7 +23,7 @@ from hubbub.metrics.discovery import Discovery
 from hubbub.metrics.group import Group
 from hubbub_decoder.array_types import Bits, Floats
 from hubbub_decoder.audit.clients import AuditedValue, ClientReports
-from hubbub_decoder.audit.distinguisher import true_bits
+from hubbub_decoder.audit.laws import true_bits
 
 NOISE: dict[str, float] = {"prob_p": 0.25, "prob_q": 0.75, "prob_f": 0.5}
 COINS: dict[str, float] = {"prob_p": 0.0, "prob_q": 1.0, "prob_f": 0.5}

@@ -194,6 +194,19 @@ class Mechanism(ABC):
         permanent = (q - p) ** 2 * (true_ones * a * (1 - a) + (1 - true_ones) * b * (1 - b))
         return instantaneous, permanent
 
+    @abstractmethod
+    def log_probabilities(self, reports: NDArray[np.bool_], true_bits: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """Return ln P(t reports of one permanent response | true bits) of n clients, -inf for reports that cannot occur.
+
+        reports   : shape (n, t, k)
+        true_bits : shape (n, k), after the permanent response if it has no noise
+        returns   : shape (n,)
+        """
+
+    @abstractmethod
+    def log_repeat(self, num_bits: int, true_ones: int) -> float:
+        """Return ln of the probability that two reports of one permanent response are equal."""
+
     def log_likelihoods(self, ones: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
         """Return ln P(reports | x) of each value x, apart from a term that is the same for all values; for bits that are not independent.
 

@@ -362,6 +362,25 @@ class PrivSet(Mechanism):
         logs = [2 * math.log(chance) - math.log(rows) for chance, rows in chances if chance > 0]
         return reports * (max(logs) + math.log(math.fsum(math.exp(log - max(logs)) for log in logs)))
 
+    def log_probabilities(self, reports: NDArray[np.bool_], true_bits: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """Return the sum over reports of ln P(row | T) of the formula above.
+
+        true_bits : shape (n, k), true sets
+        """
+        import numpy as np
+
+        touching, missing = numbers_of_rows(self.num_values, self.max_items, self.num_ones)
+        touches = (reports & true_bits[:, None]).any(axis=2)
+        missed, touched = (
+            math.log(chance) - math.log(rows) if chance > 0 else -math.inf
+            for chance, rows in ((1 - self.prob_hit, missing), (self.prob_hit, touching))
+        )
+        logs = np.where(touches, touched, missed).sum(axis=1)
+        return np.where((reports.sum(axis=2) == self.num_ones).all(axis=1), logs, -np.inf)
+
+    def log_repeat(self, num_bits: int, true_ones: int) -> float:
+        return self.log_collision(num_bits, true_ones, 1)
+
     def noise_covariances(self) -> tuple[tuple[float, float], tuple[float, float]]:
         """Return Cov(S_i, S_j), where T has neither i nor j, and where it has one of them; two buckets of T have `own_covariance`."""
         neither, one = self._pair_probabilities

@@ -326,6 +326,21 @@ class SubsetSelection(Mechanism):
         )
         return logs
 
+    def log_probabilities(self, reports: NDArray[np.bool_], true_bits: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """Return the logarithms of the formula above, with the term that is the same for all values."""
+        import numpy as np
+
+        t, d, w = reports.shape[1], self.num_values, self.num_ones
+        given = np.take_along_axis(
+            self.log_likelihoods(reports.sum(axis=1, dtype=np.float64)), true_bits.argmax(axis=1)[:, None], axis=1
+        )[:, 0]
+        possible = (reports.sum(axis=2) == w).all(axis=1)
+        return np.where(possible, given + t * (math.log1p(-self.prob_q) - math.log(math.comb(d - 1, w))), -np.inf)
+
+    def log_repeat(self, num_bits: int, true_ones: int) -> float:
+        contains, lacks = math.comb(num_bits - 1, self.num_ones - 1), math.comb(num_bits - 1, self.num_ones)
+        return math.log(self.prob_q**2 / contains + (1 - self.prob_q) ** 2 / lacks)
+
     def noise_covariances(self) -> tuple[tuple[float, float], tuple[float, float]]:
         """Return Cov(S_i, S_j), instantaneous and permanent, where neither i nor j is the value, and where one of them is.
 

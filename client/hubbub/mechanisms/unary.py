@@ -375,6 +375,36 @@ class UnaryResponse(Mechanism):
         )
         return _times(true_ones, of_one) + _times(num_bits - true_ones, of_zero)
 
+    def log_probabilities(self, reports: NDArray[np.bool_], true_bits: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """Return the sum over bits of the logarithm that `log_collision` states, for the number of ones of each bit."""
+        import numpy as np
+
+        t = reports.shape[1]
+        of_sequence = np.array(
+            [
+                [
+                    _log_sum(
+                        (
+                            _log(chance) + _log_power(self.prob_q, s) + _log_power(1 - self.prob_q, t - s),
+                            _log(1 - chance) + _log_power(self.prob_p, s) + _log_power(1 - self.prob_p, t - s),
+                        )
+                    )
+                    for s in range(t + 1)
+                ]
+                for chance in (self.permanent_p, self.permanent_q)
+            ]
+        )
+        ones = reports.sum(axis=1, dtype=np.intp)
+        logs: NDArray[np.float64] = of_sequence.ravel()[true_bits * (t + 1) + ones].sum(axis=1)
+        return logs
+
+    def log_repeat(self, num_bits: int, true_ones: int) -> float:
+        same_zero, same_one = (chance * chance + (1 - chance) * (1 - chance) for chance in (self.prob_p, self.prob_q))
+        of_zero, of_one = (
+            _log((1 - chance) * same_zero + chance * same_one) for chance in (self.permanent_p, self.permanent_q)
+        )
+        return _times(true_ones, of_one) + _times(num_bits - true_ones, of_zero)
+
     def noise_covariances(self) -> tuple[tuple[float, float], tuple[float, float]]:
         return (0.0, 0.0), (0.0, 0.0)
 

@@ -1,15 +1,16 @@
-"""An audit on one page: values -> scan -> candidates -> choice of an event -> bound.
+"""An audit on one page: values -> scan -> tests of the declared law -> bound on epsilon.
 
-first half of the trials     half of it scans all values and learns distinguishers, half chooses pair, distinguisher and event
-second half                  new clients of the two chosen values; the bound is computed on them alone
+    a quarter of the trials      clients of all values, seven reports each, unless another number is asked for
+    half of the trials           clients of the two values that the declared law tells apart best, one report each: the bound
 
-A second candidate that may exceed the claim is tested too, on half as many clients more, and each of the two bounds has half of the error
-probability. The larger bound is reported.
+All reports are tested against the declared law (`law_tests.py`). The event of a bound follows from this law, so no trials are spent on
+its choice. A client without a definition has no law: half of its trials learn the event (`pair_search.py`).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,17 +19,16 @@ from hubbub.errors import ParameterError
 from hubbub.metrics.metric import Metric
 from hubbub.number_checks import check_integer, check_number
 from hubbub.privacy.loss import epsilon
+from hubbub.text import format_count
 from hubbub_decoder.array_types import Floats
-from hubbub_decoder.audit.bound import Bound, Event, bound_of_event
-from hubbub_decoder.audit.clients import MAX_COHORTS, AuditedClient, AuditedValue, EncoderClient
-from hubbub_decoder.audit.distinguisher import num_cohorts, true_bits
-from hubbub_decoder.audit.pair_search import (
-    Candidate,
-    choose,
-    declared_candidate,
-    declared_pair,
-    find_candidates,
-)
+from hubbub_decoder.audit.bound import Bound, Event, bound_of_event, p_value_of_claim
+from hubbub_decoder.audit.clients import MAX_COHORTS, AuditedClient, AuditedValue, ClientReports, EncoderClient
+from hubbub_decoder.audit.distinguisher import DECLARED_RATIO, DeclaredRatio
+from hubbub_decoder.audit.evidence import LEVEL, NoiseTest
+from hubbub_decoder.audit.law_tests import Sample, law_tests
+from hubbub_decoder.audit.laws import ReportLaw, num_cohorts
+from hubbub_decoder.audit.loss_law import LossLaw, declared_event, loss_law
+from hubbub_decoder.audit.pair_search import choose, declared_pair, learned_candidates, scan
 from hubbub_decoder.audit.trials import Laboratory, Schedule, count_trials
 from hubbub_decoder.errors import AuditError
 from hubbub_decoder.kinds.operations import operations_of
@@ -36,7 +36,10 @@ from hubbub_decoder.options import Progress, ignore_progress
 from hubbub_decoder.random_state import seeded
 
 MIN_TRIALS, DEFAULT_TRIALS, MAX_DEFAULT_TRIALS = 4_000, 200_000, 2_000_000
-_ROUNDING_SLACK = 1e-9
+REPORTS_OF_A_CLIENT = 7
+"""Reports of a client whose reports are compared with each other."""
+_MAX_CELLS = 1 << 26
+"""Most reported bits of one sample: its arrays have a byte or more for each of them."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,14 +63,17 @@ class Audit:
     event
         Set of values of the statistic.
     trials
-        Number of clients of all parts of the audit, with those of a second candidate.
+        Number of clients of all parts of the audit.
     trials_needed
         Number of trials after which the bound of a client that is exactly as declared reaches 95 % of the claim, with
         power 99 %. It is infinite if no number does, and nan for a client without a definition.
     scores
-        Scores of the second half under the first value.
+        Scores under the first value.
     scores_other
-        Scores of the second half under the second value.
+        Scores under the second value.
+    tests
+        Tests of the claim, and of the declared law. All tests of a run refute a client that has the declared law with
+        probability at most 1e-6.
     """
 
     claim: float
@@ -81,6 +87,7 @@ class Audit:
     trials_needed: float
     scores: Floats
     scores_other: Floats
+    tests: tuple[NoiseTest, ...]
 
     def __repr__(self) -> str:
         verdict = "refuted" if self.refuted else "not refuted"
@@ -88,8 +95,8 @@ class Audit:
 
     @property
     def refuted(self) -> bool:
-        """Whether the bound exceeds the claim."""
-        return self.bound.epsilon > self.claim + _ROUNDING_SLACK
+        """Whether a test refutes the client."""
+        return any(test.refuted for test in self.tests)
 
 
 def declared_epsilon(metric: Metric, num_reports: int) -> float:
@@ -125,12 +132,12 @@ def audit_metric(
     client
         Client to audit. None: the encoder of this project.
     num_reports
-        Number of consecutive reports of each client, from the start of an epoch.
+        Number of consecutive reports of each client, from the start of an epoch. With 1, a quarter of the clients sends
+        seven reports, which are compared with each other.
     claim
         Epsilon to test. None: the declared one.
     trials
-        Number of clients, without those of a second candidate. None: enough for a bound of 95 % of the claim, between
-        4,000 and 2,000,000.
+        Largest number of clients. None: enough for a bound of 95 % of the claim, between 4,000 and 2,000,000.
     confidence
         Confidence level of the bound, in (0, 1).
     seed
@@ -148,22 +155,17 @@ def audit_metric(
     Raises
     ------
     AuditError
-        The client cannot be run, fails, or returns output that is not reports; or its rows stand for several values at once.
+        The client cannot be run, fails, or returns output that is not reports; or a value has no single law, as a set that
+        blanks fill up.
     ParameterError
         An argument is out of range.
     """
-    if not all(block.mechanism.has_independent_bits or block.possible_ones == (1,) for block in metric.blocks):
-        raise AuditError(
-            f"{metric.name}: its rows stand for several values at once, of which the distinguisher knows no likelihoods. "
-            "Pass its client to `audit_client`, with two values and the claim"
-        )
     schedule = Schedule.of(num_reports, metric.hold)
     claim = declared_epsilon(metric, num_reports) if claim is None else claim
     values = operations_of(metric).audited_values() if values is None else values
     _check(values, confidence, trials, claim, seed)
-    i, j, per_value = declared_pair(
-        metric, [true_bits(metric, value) for value in values], schedule, claim, 1 - confidence
-    )
+    laws = [ReportLaw(metric, value) for value in values]
+    i, j, per_value = declared_pair(metric, [law.truth for law in laws], schedule, claim, 1 - confidence)
     needed = 4 * math.ceil(per_value) if math.isfinite(per_value) else math.inf
     trials = int(np.clip(needed, MIN_TRIALS, MAX_DEFAULT_TRIALS)) if trials is None else trials
     laboratory = Laboratory(
@@ -174,8 +176,74 @@ def audit_metric(
         seeded(seed),
         count_trials(progress, trials),
     )
-    declared = declared_candidate(metric, values, (i, j), schedule, trials // 4, 1 - confidence)
-    return _audit(laboratory, values, claim, trials, confidence, needed, metric, declared)
+    reports = num_reports if num_reports > 1 else REPORTS_OF_A_CLIENT
+    per_sample = max(1, min(trials // (4 * len(values)), _MAX_CELLS // (reports * metric.num_bits)))
+    scanned = [_sample(law, laboratory.reports([law.value] * reports, per_sample)) for law in laws]
+    compared, per_value_trials = [], trials // 4
+    for law in (laws[i], laws[j]):
+        compared.append(_scored(law, DeclaredRatio(laws[i], laws[j]), laboratory, per_value_trials))
+    event = declared_event(_loss(laws[i], laws[j], schedule), per_value_trials, 1 - confidence)
+    bound = bound_of_event(event, compared[0][0], compared[1][0], 1 - confidence)
+    tests = [NoiseTest(f"epsilon of {format_count(num_reports, 'report')}", p_value_of_claim(bound, claim), _finding(bound, claim))]
+    if num_reports == 1:
+        tests.append(_test_of_several_reports(scanned[i], scanned[j]))
+    return Audit(
+        claim=claim,
+        confidence=confidence,
+        schedule=schedule,
+        bound=bound,
+        values=(values[i], values[j]),
+        distinguisher=DECLARED_RATIO,
+        event=event,
+        trials=per_sample * len(values) + 2 * per_value_trials,
+        trials_needed=needed,
+        scores=compared[0][0],
+        scores_other=compared[1][0],
+        tests=(*tests, *law_tests([*scanned, *(sample for _, sample in compared)])),
+    )
+
+
+def _sample(law: ReportLaw, blocks: Iterable[ClientReports]) -> Sample:
+    """Sample of all reports of some blocks."""
+    made = list(blocks)
+    cohorts, bits = (np.concatenate([getattr(block, name) for block in made]) for name in ("cohorts", "bits"))
+    moved = [np.zeros(len(block.cohorts), bool) if block.moved is None else block.moved for block in made]
+    return Sample(law, cohorts, bits, np.concatenate(moved))
+
+
+def _scored(
+    law: ReportLaw, distinguisher: DeclaredRatio, laboratory: Laboratory, clients: int
+) -> tuple[Floats, Sample]:
+    """Scores of new clients of a value, and a sample of the first of them."""
+    most, scores, kept = _MAX_CELLS // (laboratory.schedule.reports * laboratory.num_bits), [], []
+    for made in laboratory.observe(law.value, clients):
+        if sum(map(len, scores)) < max(1, most):
+            kept.append(made)
+        scores.append(distinguisher.scores(made))
+    return np.concatenate(scores), _sample(law, kept)
+
+
+def _test_of_several_reports(first: Sample, second: Sample) -> NoiseTest:
+    """Test of the claim for whole epochs among the reports of the scan, or for all of them within one epoch."""
+    metric, reports = first.law.metric, first.bits.shape[1]
+    reports -= reports % metric.hold if metric.hold is not None and metric.hold < reports else 0
+    schedule, claim = Schedule.of(reports, metric.hold), declared_epsilon(metric, reports)
+    ratio, clients = DeclaredRatio(first.law, second.law), min(len(first.bits), len(second.bits))
+    scores = [ratio.scores(ClientReports(sample.cohorts, sample.bits[:, :reports])) for sample in (first, second)]
+    event = declared_event(_loss(first.law, second.law, schedule), clients, LEVEL)
+    bound = bound_of_event(event, *scores, LEVEL)
+    return NoiseTest(f"epsilon of {format_count(reports, 'report')}", p_value_of_claim(bound, claim), _finding(bound, claim))
+
+
+def _loss(first: ReportLaw, second: ReportLaw, schedule: Schedule) -> LossLaw:
+    return loss_law(first.metric, first.truth, second.truth, schedule.per_epoch, schedule.epochs)
+
+
+def _finding(bound: Bound, claim: float) -> str:
+    return (
+        f"the event occurred in {bound.occurred:,} of {bound.trials:,} and {bound.occurred_other:,} of {bound.trials_other:,} clients, an "
+        f"epsilon of about {max(0.0, bound.estimate):.3f}; the claim is {claim:.3f}"
+    )
 
 
 def audit_client(
@@ -229,43 +297,29 @@ def audit_client(
     schedule, rng = Schedule.of(num_reports, hold), seeded(seed)
     num_bits = client([values[0]] * num_reports, int(rng.randint(1 << 62)), 1).bits.shape[2]
     laboratory = Laboratory(client, num_bits, MAX_COHORTS, schedule, rng, count_trials(progress, trials))
-    return _audit(laboratory, values, claim, trials, confidence, math.nan, None, None)
-
-
-def _audit(
-    laboratory: Laboratory,
-    values: list[AuditedValue],
-    claim: float,
-    trials: int,
-    confidence: float,
-    needed: float,
-    metric: Metric | None,
-    declared: Candidate | None,
-) -> Audit:
-    candidates = find_candidates(laboratory, values, max(1, trials // (4 * len(values))), metric, declared)
-    compared = {number for candidate in candidates for number in (candidate.first, candidate.second)}
-    choices = choose(laboratory, values, trials // (4 * len(compared)), candidates, claim, 1 - confidence)
-    audits = []
-    for choice in choices:
-        first, second = values[choice.candidate.first], values[choice.candidate.second]
-        (scores,), (scores_other,) = (
-            laboratory.scores(value, trials // 4, [choice.candidate.distinguisher]) for value in (first, second)
-        )
-        audit = Audit(
-            claim=claim,
-            confidence=confidence,
-            schedule=laboratory.schedule,
-            bound=bound_of_event(choice.event, scores, scores_other, (1 - confidence) / len(choices)),
-            values=(first, second),
-            distinguisher=choice.candidate.distinguisher.name,
-            event=choice.event,
-            trials=trials + (len(choices) - 1) * 2 * (trials // 4),
-            trials_needed=needed,
-            scores=scores,
-            scores_other=scores_other,
-        )
-        audits.append(audit)
-    return max(audits, key=lambda audit: audit.bound.epsilon)
+    candidates = learned_candidates(scan(laboratory, values, max(1, trials // (4 * len(values)))), schedule.epochs)
+    chosen, event = choose(laboratory, values, trials // (8 * len(candidates)), candidates, 1 - confidence)
+    first, second = values[chosen.first], values[chosen.second]
+    (scores,), (scores_other,) = (
+        laboratory.scores(value, trials // 4, [chosen.distinguisher]) for value in (first, second)
+    )
+    bound = bound_of_event(event, scores, scores_other, 1 - confidence)
+    return Audit(
+        claim=claim,
+        confidence=confidence,
+        schedule=schedule,
+        bound=bound,
+        values=(first, second),
+        distinguisher=chosen.distinguisher.name,
+        event=event,
+        trials=trials,
+        trials_needed=math.nan,
+        scores=scores,
+        scores_other=scores_other,
+        tests=(
+            NoiseTest(f"epsilon of {format_count(num_reports, 'report')}", p_value_of_claim(bound, claim), _finding(bound, claim)),
+        ),
+    )
 
 
 def _check(values: list[AuditedValue], confidence: float, trials: int | None, claim: float, seed: int | None) -> None:

@@ -22,6 +22,8 @@ from scipy.special import betaincinv
 from hubbub_decoder.array_types import Floats
 
 _MAX_THRESHOLDS = 2_000
+_MIN_LOG_ALPHA = -400.0
+_ROUNDING_SLACK = 1e-9
 _SCORE_TOLERANCE = 5e-7
 """Half of the grid on which scores are rounded: equal sums of floats in another order count as equal."""
 
@@ -112,6 +114,24 @@ def epsilon_lower_bounds(count: Floats, trials: int, other: Floats, trials_other
         )
     bounds: Floats = np.maximum(ratio, 0.0)
     return bounds
+
+
+def p_value_of_claim(bound: Bound, claim: float) -> float:
+    """Smallest error probability at which the bound of these counts exceeds a claim; 1 if none does."""
+    counts = (np.array(float(bound.occurred)), bound.trials, np.array(float(bound.occurred_other)), bound.trials_other)
+
+    def exceeds(log_alpha: float) -> bool:
+        return float(epsilon_lower_bounds(*counts, math.exp(log_alpha))) > claim + _ROUNDING_SLACK
+
+    low, high = _MIN_LOG_ALPHA, 0.0
+    if not exceeds(high):
+        return 1.0
+    if exceeds(low):
+        return math.exp(low)
+    while high - low > 1e-3:
+        middle = (low + high) / 2
+        low, high = (low, middle) if exceeds(middle) else (middle, high)
+    return math.exp(high)
 
 
 def bound_of_event(event: Event, scores: Floats, scores_other: Floats, alpha: float) -> Bound:

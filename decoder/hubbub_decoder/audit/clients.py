@@ -36,10 +36,14 @@ class ClientReports:
         Shape (n,), cohort of each client, zeros if the clients have none. For several metrics, shape (n, metrics).
     bits
         Shape (n, reports, k), uint8, the bits of each report.
+    moved
+        Shape (n,), whether the cohort of a client changed from one report to another; `cohorts` has the first. None:
+        no client's did.
     """
 
     cohorts: NDArray[np.int64]
     bits: Bits
+    moved: NDArray[np.bool_] | None = None
 
 
 class AuditedClient(Protocol):

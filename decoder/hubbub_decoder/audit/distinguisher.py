@@ -1,38 +1,27 @@
-"""Distinguishers of two values: log-likelihood ratios of reports, from the declared noise or learned from trials.
+"""Distinguishers of two values: the log-likelihood ratio of whole rows of the declared law, or one learned from trials.
 
-Statistic of a client: s_ei, the number of ones at bit i among its t reports of epoch e, and its cohort c. Given the value and the
-cohort, bits and epochs are independent, so the score is a sum over them:
+    declared    score = ln P(reports | v, cohort) - ln P(reports | w, cohort)                                 (`laws.py`)
+    learned     score = cohort_table[c] + sum_e sum_i table[c, i, s_ei]     s_ei: ones at bit i in epoch e
 
-    score = cohort_table[c] + sum_e sum_i table[c, i, s_ei]
-
-    cohort_table[c] = ln P(c | v) - ln P(c | w)        table[c, i, s] = ln P(s | c, bit i of v) - ln P(s | c, bit i of w)
-
-    P(s | 1) = a Bin(s; t, q) + (1 - a) Bin(s; t, p)        P(s | 0) = b Bin(s; t, q) + (1 - b) Bin(s; t, p)
-
-The bits of a row are not independent under some mechanisms (`Mechanism.has_independent_bits`). An epoch of rows then adds
-ln P(rows | v) - ln P(rows | w) to the score (`Mechanism.log_likelihoods`), and its bits have no entries in the table.
-
-The declared cohort does not depend on the value, so its ratio is 0. For the declared mechanism the score is the exact likelihood
-ratio, and by the lemma of Neyman and Pearson no test is more powerful.
-A distinguisher decides only how tight a bound is. The bound is valid for any distinguisher (`bound.py`).
+The declared cohort does not depend on the value. For the declared mechanism the score is the exact likelihood ratio, and by the lemma of
+Neyman and Pearson no test is more powerful. A distinguisher decides only how tight a bound is. The bound is valid for any distinguisher
+(`bound.py`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import binom, chi2
+from scipy.stats import chi2
 
-from hubbub.encoding.bloom import bloom_bits
-from hubbub.mechanisms.mechanism import Mechanism
-from hubbub.metrics.metric import Metric
-from hubbub.metrics.params import Params
-from hubbub_decoder.array_types import Bits, Floats
-from hubbub_decoder.audit.clients import AuditedValue, ClientReports
+from hubbub_decoder.array_types import Floats
+from hubbub_decoder.audit.clients import ClientReports
+from hubbub_decoder.audit.laws import ReportLaw
 
+DECLARED_RATIO = "likelihood ratio of the declared noise"
 _MAX_RATIO = 40.0
 """Largest |log-likelihood ratio| of one bit: stands for an impossible count, and keeps sums finite."""
 
@@ -56,41 +45,46 @@ class Observations:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class RowRatio:
-    """Log-likelihood ratio of the rows of an epoch, under two values.
+class Distinguisher(Protocol):
+    """Score of a client. `name` is shown in reports."""
 
-    mechanism : of the rows      bits : theirs in a report      values : bits of both values, from the first of these on
-    """
+    @property
+    def name(self) -> str: ...
 
-    mechanism: Mechanism
-    bits: slice
-    values: tuple[int, int]
-
-    def of(self, ones: NDArray[np.integer[Any]]) -> Floats:
-        """(...,) ratio of epochs with counts of ones (..., k)."""
-        logs = self.mechanism.log_likelihoods(ones[..., self.bits].astype(np.float64))
-        first, second = self.values
-        return np.asarray(logs[..., first] - logs[..., second])
+    def scores(self, made: ClientReports) -> Floats:
+        """(n,) scores, rounded to 1e-6."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
-class Distinguisher:
-    """Score of a client: the sum of the entries at its cohort and at its counts of ones, and of the ratios of its rows.
+class DeclaredRatio:
+    """Exact likelihood ratio of the declared laws of two values; 40 or -40 where only one of them can make the reports."""
 
-    name         : shown in reports
+    first: ReportLaw
+    second: ReportLaw
+    name: str = DECLARED_RATIO
+
+    def scores(self, made: ClientReports) -> Floats:
+        with np.errstate(invalid="ignore"):
+            ratio = np.subtract(*(law.log_probabilities(made.cohorts, made.bits) for law in (self.first, self.second)))
+        return np.nan_to_num(ratio, nan=0.0, posinf=_MAX_RATIO, neginf=-_MAX_RATIO).round(6)
+
+
+@dataclass(frozen=True, slots=True)
+class LearnedRatio:
+    """Sum of the entries at the cohort of a client and at its counts of ones.
+
     table        : (cohorts, k, t + 1) float, log-likelihood ratios of the first value against the second
-    cohort_table : (cohorts,) float, the same of the cohort; empty if the cohort does not count
-    rows         : ratios of the blocks whose bits depend on each other; the table is 0 at these
+    cohort_table : (cohorts,) float, the same of the cohort
     """
 
-    name: str
     table: Floats
     cohort_table: Floats = field(default_factory=lambda: np.zeros(0))
-    rows: tuple[RowRatio, ...] = ()
+    name: str = "learned for each cohort and bit"
 
-    def scores(self, seen: Observations) -> Floats:
+    def scores(self, made: ClientReports) -> Floats:
         """(n,) scores, rounded to 1e-6; 0 in cohorts that the tables do not have."""
+        seen = Observations.of(made, self.table.shape[2] - 1)
         known = seen.cohorts < len(self.cohort_table)
         scores = np.zeros(len(seen.cohorts))
         scores[known] = self.cohort_table[seen.cohorts[known]]
@@ -102,79 +96,7 @@ class Distinguisher:
             clients = np.flatnonzero(seen.cohorts == cohort)
             counts = seen.ones[clients][:, :, bits]
             scores[clients] += self.table[cohort][bits, counts].sum(axis=(1, 2))
-        for of_rows in self.rows:
-            scores += of_rows.of(seen.ones).sum(axis=1)
         return scores.round(6)
-
-
-def count_probabilities(params: Params, reports: int) -> Floats:
-    """(2, t + 1): P(s ones in t reports from one permanent response | true bit 0), and given 1.
-
-    >>> count_probabilities(Params.one_hot(1, prob_p=0, prob_q=1, prob_f=0.5), 1)
-    array([[0.75, 0.25],
-           [0.25, 0.75]])
-    """
-    of_zero, of_one = (
-        binom.pmf(np.arange(reports + 1), reports, rate) for rate in (params.mechanism.prob_p, params.mechanism.prob_q)
-    )
-    laws: Floats = np.array(
-        [rate * of_one + (1 - rate) * of_zero for rate in (params.mechanism.permanent_p, params.mechanism.permanent_q)]
-    )
-    return laws
-
-
-def declared_noise(metric: Metric, reports: int) -> Floats:
-    """(2, k, t + 1) declared P(s | true bit) of each bit. The bits of a joint metric have the noise of their part."""
-    return np.concatenate(
-        [np.repeat(count_probabilities(block, reports)[:, None], block.num_bits, axis=1) for block in metric.blocks],
-        axis=1,
-    )
-
-
-def num_cohorts(metric: Metric) -> int:
-    """Number of cohorts that an audit tells apart: m, or with a group G m, where value g and cohort c are the number g m + c."""
-    return len(metric.collections) * metric.num_cohorts
-
-
-def true_bits(metric: Metric, value: AuditedValue) -> Bits:
-    """(m, k) Bloom bits of a value in every cohort, the same for every value of a group."""
-    k, width = metric.num_bits, metric.row_bytes
-    rows = [bloom_bits(metric, value, cohort).to_bytes(width, "little") for cohort in range(metric.num_cohorts)]
-    packed = np.frombuffer(b"".join(rows), np.uint8).reshape(-1, width)
-    bits = np.unpackbits(packed, axis=1, count=k, bitorder="little")
-    return np.tile(bits, (len(metric.collections), 1))
-
-
-def row_ratios(metric: Metric, bits: Bits, bits_other: Bits) -> tuple[RowRatio, ...]:
-    """Ratios of the blocks of rows that differ between two values with given bits, (m, k); rows have no cohorts of their own."""
-    ratios = []
-    for start, block in zip(metric.kind.first_bits, metric.blocks, strict=True):
-        if not block.mechanism.has_independent_bits:
-            of_block = slice(start, start + block.num_bits)
-            first, second = (int(pattern[0, of_block].argmax()) for pattern in (bits, bits_other))
-            ratios += [RowRatio(block.mechanism, of_block, (first, second))] if first != second else []
-    return tuple(ratios)
-
-
-def declared_ratio(metric: Metric, bits: Bits, bits_other: Bits, reports: int) -> Distinguisher:
-    """Exact likelihood ratio of two values with known bits, (m, k), for epochs of so many reports."""
-    ratio = likelihood_ratio(
-        "likelihood ratio of the declared noise", declared_noise(metric, reports), bits, bits_other
-    )
-    rows = row_ratios(metric, bits, bits_other)
-    for row_ratio in rows:
-        ratio.table[:, row_ratio.bits] = 0
-    return replace(ratio, rows=rows)
-
-
-def likelihood_ratio(name: str, laws: Floats, bits: Bits, bits_other: Bits) -> Distinguisher:
-    """Distinguisher of two values with known Bloom bits, for noise with given laws.
-
-    laws : (2, k, t + 1) P(s | true bit) of each bit        bits, bits_other : (m, k)
-    """
-    ratio = log_ratio(laws[1], laws[0])
-    difference = bits.astype(np.int8) - bits_other.astype(np.int8)
-    return Distinguisher(name, difference[:, :, None] * ratio)
 
 
 def log_ratio(first: Floats, second: Floats) -> Floats:
@@ -195,26 +117,7 @@ def count_histogram(seen: Observations, cohorts: int, reports: int) -> NDArray[n
     return np.bincount(cells.ravel(), minlength=cohorts * k * size).reshape(cohorts, k, size)
 
 
-def learned_noise(metric: Metric, histograms: list[NDArray[np.int64]], bits: list[Bits]) -> Floats:
-    """(2, k, t + 1) laws of the count of ones given the true bit, estimated from trials of values with known Bloom bits.
-
-    All bits of a part have one law. Without cohorts at the end of the histograms, the same bits are left out.
-
-    histograms : of each value, (cohorts, k, t + 1)        bits : of each value, (m, k)
-    """
-    estimated = np.zeros((2, *histograms[0].shape[1:]))
-    for start, block in zip(metric.kind.first_bits, metric.blocks, strict=True):
-        of_part = slice(start, start + block.num_bits)
-        for bit in (0, 1):
-            law = 0.5 + sum(
-                counts[:, of_part][true[: len(counts), of_part] == bit].sum(axis=0)
-                for counts, true in zip(histograms, bits, strict=True)
-            )
-            estimated[bit, of_part] = law / law.sum()
-    return estimated
-
-
-def learned_ratios(counts: NDArray[np.int64], counts_other: NDArray[np.int64], epochs: int) -> Distinguisher:
+def learned_ratios(counts: NDArray[np.int64], counts_other: NDArray[np.int64], epochs: int) -> LearnedRatio:
     """Distinguisher learned from histograms of two values, without a model of the client.
 
     A bit of a cohort counts if its two histograms differ at the level of one false alarm among all bits (G-test, t degrees
@@ -226,8 +129,7 @@ def learned_ratios(counts: NDArray[np.int64], counts_other: NDArray[np.int64], e
     inside, inside_other = (
         np.stack([numbers.sum() - numbers, numbers], axis=1) for numbers in (clients, clients_other)
     )
-    return Distinguisher(
-        "learned for each cohort and bit",
+    return LearnedRatio(
         _significant_ratios(counts, counts_other, 1 / (cohorts * k)),
         _significant_ratios(inside, inside_other, 1 / cohorts)[:, 1],
     )

@@ -1,7 +1,7 @@
 """Clients of other projects under audit: a Python function `module:function`, or an adapter of `hubbub conformance`.
 
 - A function has the arguments of `clients.AuditedClient`: values, seed, clients. It returns the bits, (clients, reports, k) of 0 and 1, or a
-  pair (cohorts, bits) with one cohort for each client.
+  pair (cohorts, bits) with one cohort for each client, or for each of its reports.
 - An adapter is asked to `encode` each report of each client, with a secret that the seed gives, and without `random`: it draws the noise.
 
 The label of a metric with a group is a part of the cohort that a function returns: value number g of the list and cohort c of m are the
@@ -63,7 +63,8 @@ class Selection:
         """Return the reports of the metric under audit."""
         if self.number is None:
             return made
-        return ClientReports(made.cohorts[:, self.number], made.bits[:, :, slice(*self.of_bits)])
+        moved = None if made.moved is None else made.moved[:, self.number]
+        return ClientReports(made.cohorts[:, self.number], made.bits[:, :, slice(*self.of_bits)], moved)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,12 +124,8 @@ class AdapterClient:
         answers = self._answers(self._requests(values, seed, clients), clients * len(values) * len(self.metrics))
         parsed = [self._parse(line, self.metrics[at % len(self.metrics)]) for at, line in enumerate(answers)]
         cohorts = np.array([cohort for cohort, _ in parsed]).reshape(clients, len(values), len(self.metrics))
-        if (cohorts != cohorts[:, :1]).any():
-            raise AuditError(
-                f"{self._name} answered several cohorts for one secret. The cohort is a property of a client. Derive it from the secret."
-            )
         bits = [self._bits([row for _, row in parsed], number, clients) for number in range(len(self.metrics))]
-        of_clients = cohorts[:, 0, 0] if len(self.metrics) == 1 else cohorts[:, 0]
+        of_clients = cohorts[:, :, 0] if len(self.metrics) == 1 else cohorts
         return _checked(self._name, of_clients, np.concatenate(bits, axis=2), (clients, len(values), len(self.metrics)))
 
     def _requests(self, values: Sequence[AuditedValue], seed: int, clients: int) -> Iterator[bytes]:
@@ -230,14 +227,15 @@ def _checked(name: str, cohorts: Any, bits: Any, sizes: tuple[int, int, int]) ->
     sizes : numbers of clients, of reports of a client, and of metrics
     """
     clients, reports, metrics = sizes
-    per_client = (clients,) if metrics == 1 else (clients, metrics)
+    of_metrics = () if metrics == 1 else (metrics,)
+    per_client, per_report = (clients, *of_metrics), (clients, reports, *of_metrics)
     try:
         array = np.asarray(bits)
         numbers = np.zeros(per_client, np.int64) if cohorts is None else np.asarray(cohorts)
         shapes = array.shape, numbers.shape
     except ValueError:
         array, numbers, shapes = np.zeros(0), np.zeros(0), ((), ())
-    if array.ndim != 3 or array.shape[:2] != (clients, reports) or not array.shape[2] or numbers.shape != per_client:
+    if array.ndim != 3 or array.shape[:2] != (clients, reports) or not array.shape[2] or numbers.shape not in (per_client, per_report):
         raise AuditError(
             f"{name} returned bits of shape {shapes[0]} and cohorts of shape {shapes[1]}. Reports cannot be assigned to clients. "
             f"Return bits of shape ({clients}, {reports}, k), or a pair of cohorts of shape {per_client} and these bits."
@@ -250,4 +248,7 @@ def _checked(name: str, cohorts: Any, bits: Any, sizes: tuple[int, int, int]) ->
             "Reduce the number of cohorts."
         )
     checked: Bits = array.astype(np.uint8)
-    return ClientReports(numbers.astype(np.int64), checked)
+    if numbers.shape == per_client:
+        return ClientReports(numbers.astype(np.int64), checked)
+    moved = (numbers != numbers[:, :1]).any(axis=1)
+    return ClientReports(numbers[:, 0].astype(np.int64), checked, moved)

@@ -15,7 +15,6 @@ Source: Hoeffding 1963, theorems 1 and 4. N_ij is a sum of hypergeometric number
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -26,15 +25,14 @@ from scipy.special import rel_entr
 from hubbub.metrics.metric import Metric
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.audit.clients import AuditedClient, AuditedValue, EncoderClient, SeveralEncoders, value_text
-from hubbub_decoder.audit.distinguisher import num_cohorts, true_bits
-from hubbub_decoder.audit.replay import FALSE_ALARM, NoiseTest
+from hubbub_decoder.audit.evidence import Comparisons, NoiseTest
+from hubbub_decoder.audit.laws import Flags, num_cohorts, true_bits
 from hubbub_decoder.audit.trials import Laboratory, Schedule
 from hubbub_decoder.kinds.operations import operations_of
 from hubbub_decoder.random_state import seeded
 
 _MAX_REPORTS, _MIN_CLIENTS = 262_144, 4_096
 _REPORTS_OF_A_NOISE = 8
-Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,27 +159,24 @@ def _reports_of_a_noise(metrics: Sequence[Metric]) -> int:
 
 
 def independence_test(name: str, pairs: list[list[Noise]]) -> NoiseTest:
-    """Test of the independence of pairs of noises; it refutes a client with independent noises with probability at most 1e-9 / 4."""
-    limits = sum(2 * len(one.events) * one.events.shape[2] * other.events.shape[2] for one, other in pairs)
-    worst, found = -math.inf, ""
+    """Test of the independence of pairs of noises."""
+    if not pairs:
+        return NoiseTest(name, 1.0, "not run: these values have equal bits in every cohort")
+    found = Comparisons(name)
     for one, other in pairs:
         for event, event_other in zip(one.events, other.events, strict=True):
             together, expected, exponents = overlap_exponents(one.cohorts, event, event_other)
-            at = np.unravel_index(int(exponents.argmax()), exponents.shape)
-            if exponents[at] > worst:
-                worst = float(exponents[at])
-                found = (
+            found.add(
+                np.minimum(1.0, 2 * np.exp(-exponents)),
+                lambda at, one=one, other=other, together=together, expected=expected, clients=len(event): (  # type: ignore[misc]
                     f"the noise of {one.name} and of {other.name} is not independent: bit {at[0]} of one and bit {at[1]} of the other "
-                    f"show ones together in {together[at]:,.0f} of {len(event):,} clients, and {expected[at]:,.0f} were expected. "
-                    "Their losses do not add up to the claim. Draw each noise from a stream of its own"
-                )
-    if not pairs:
-        return NoiseTest(name, refuted=False, finding="not run: these values have equal bits in every cohort")
-    if worst > math.log(4 * limits / FALSE_ALARM):
-        return NoiseTest(name, refuted=True, finding=found)
+                    f"show ones together in {together[at]:,.0f} of {clients:,} clients, and {expected[at]:,.0f} were expected"
+                ),
+            )
     fewest = min(len(one.cohorts) for one, _ in pairs)
-    return NoiseTest(
-        name, refuted=False, finding=f"independent in {len(pairs)} pairs, each of {fewest:,} clients or more"
+    return found.result(
+        f"independent in {len(pairs)} pairs, each of {fewest:,} clients or more",
+        "Their losses do not add up to the claim. Draw each noise from a stream of its own",
     )
 
 

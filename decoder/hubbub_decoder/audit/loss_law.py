@@ -7,8 +7,8 @@
 
 z_a belongs to the Clopper-Pearson limits, z_b to the power. The law chooses trials and events; no bound uses it.
 
-The law of bits that are not independent (`Mechanism.has_independent_bits`) is simulated: the ratio l of a client with one of the two values, drawn evenly, has the weights
-1 / (1 + e**-l) under the first value and 1 / (1 + e**l) under the second, because l is the exact ratio.
+The law of bits that are not independent (`Mechanism.has_independent_bits`) is simulated: the ratio l of a client with one of the two values,
+drawn evenly, has the weights 1 / (1 + e**-l) under the first value and 1 / (1 + e**l) under the second, because l is the exact ratio.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ import numpy as np
 from scipy.special import expit
 from scipy.stats import norm
 
-from hubbub.mechanisms.mechanism import Mechanism
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import Params
-from hubbub_decoder.array_types import Bits, Floats
+from hubbub_decoder.array_types import Floats
 from hubbub_decoder.audit.bound import Event
-from hubbub_decoder.audit.distinguisher import RowRatio, count_probabilities, log_ratio
+from hubbub_decoder.audit.distinguisher import log_ratio
+from hubbub_decoder.audit.laws import Flags, count_probabilities
 from hubbub_decoder.random_state import seeded
 
 TIGHTNESS = 0.95
@@ -36,6 +36,7 @@ POWER = 0.99
 _MAX_ATOMS = 4_000
 _SIMULATED_CLIENTS = 200_000
 _CELLS_PER_BLOCK = 4_000_000
+_Pattern = tuple[int | tuple[int, ...], int | tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,22 +48,19 @@ class LossLaw:
     second: Floats
 
 
-def loss_law(metric: Metric, bits: Bits, bits_other: Bits, reports: int, epochs: int) -> LossLaw:
+def loss_law(metric: Metric, bits: Flags, bits_other: Flags, reports: int, epochs: int) -> LossLaw:
     """Law of the score of t reports in each of several epochs, mixed over the cohorts.
 
-    bits, bits_other : (m, k) Bloom bits of the two values
+    bits, bits_other : (m, k) `response_bits` of the two values
     """
-    only_first, only_second = (
-        epochs * np.add.reduceat(first & ~second & 1, metric.kind.first_bits, axis=1, dtype=int)
-        for first, second in ((bits, bits_other), (bits_other, bits))
-    )
-    patterns = Counter(
-        tuple(zip(*pattern, strict=True)) for pattern in zip(only_first.tolist(), only_second.tolist(), strict=True)
-    )
+    starts, patterns = metric.kind.first_bits, Counter[tuple[_Pattern, ...]]()
+    for row, other in zip(bits.astype(bool), bits_other.astype(bool), strict=True):
+        differ = zip(np.split(row, starts[1:]), np.split(other, starts[1:]), metric.blocks, strict=True)
+        patterns[tuple(_pattern(first, second, block) for first, second, block in differ)] += 1
     parts = [
         (law, number / len(bits))
         for pattern, number in patterns.items()
-        for law in [_of_pattern(metric.blocks, reports, pattern)]
+        for law in [_of_pattern(metric.blocks, reports, epochs, pattern)]
     ]
     return _merged(
         np.concatenate([law.loss for law, _ in parts]),
@@ -71,18 +69,27 @@ def loss_law(metric: Metric, bits: Bits, bits_other: Bits, reports: int, epochs:
     )
 
 
+def _pattern(first: Flags, second: Flags, block: Params) -> _Pattern:
+    """Numbers of bits that only the first value sets, and only the second; of bits that depend on each other, their places."""
+    if block.mechanism.has_independent_bits:
+        return int((first & ~second).sum()), int((second & ~first).sum())
+    return tuple(np.flatnonzero(first).tolist()), tuple(np.flatnonzero(second).tolist())
+
+
 @lru_cache(maxsize=256)
-def _of_pattern(params: tuple[Params, ...], reports: int, pattern: tuple[tuple[int, int], ...]) -> LossLaw:
-    """Law for the numbers of bits of each part that only the first value sets, and only the second."""
+def _of_pattern(params: tuple[Params, ...], reports: int, epochs: int, pattern: tuple[_Pattern, ...]) -> LossLaw:
+    """Law for the patterns of each part."""
     law = LossLaw(np.zeros(1), np.ones(1), np.ones(1))
     steps = []
     for part, (only_first, only_second) in zip(params, pattern, strict=True):
-        if not part.mechanism.has_independent_bits:
-            steps += [_of_rows(part.mechanism, part.num_bits, reports)] * only_first
-            continue
-        zero, one = count_probabilities(part, reports)
-        ratio = log_ratio(one, zero)
-        steps += [LossLaw(ratio, one, zero)] * only_first + [LossLaw(-ratio, zero, one)] * only_second
+        if isinstance(only_first, tuple) and isinstance(only_second, tuple):
+            of_rows = only_first != only_second
+            steps += [_of_rows(part, reports, only_first, only_second)] * epochs if of_rows else []
+        elif isinstance(only_first, int) and isinstance(only_second, int):
+            zero, one = count_probabilities(part, reports)
+            ratio = log_ratio(one, zero)
+            steps += [LossLaw(ratio, one, zero)] * only_first * epochs
+            steps += [LossLaw(-ratio, zero, one)] * only_second * epochs
     for step in steps:
         law = _merged(
             np.add.outer(law.loss, step.loss).ravel(),
@@ -92,17 +99,17 @@ def _of_pattern(params: tuple[Params, ...], reports: int, pattern: tuple[tuple[i
     return law
 
 
-def _of_rows(mechanism: Mechanism, num_bits: int, reports: int) -> LossLaw:
+def _of_rows(part: Params, reports: int, first: tuple[int, ...], second: tuple[int, ...]) -> LossLaw:
     """Law of two values of rows, from simulated clients of the first; those of the second have the opposite ratios, by symmetry."""
-    rng, ratio = seeded(0), RowRatio(mechanism, slice(num_bits), (0, 1))
-    clients, d = _SIMULATED_CLIENTS, num_bits
+    rng, clients, d = seeded(0), _SIMULATED_CLIENTS, part.num_bits
+    truth = np.zeros((2, d), bool)
+    truth[0, list(first)] = truth[1, list(second)] = True
     losses = []
-    for start in range(0, clients, most := max(1, _CELLS_PER_BLOCK // d)):
-        values = np.zeros((min(most, clients - start), 1), np.intp)
-        ones = np.zeros((len(values), d), np.int64)
-        for rows in mechanism.simulate(values, d, reports, rng):
-            ones += rows
-        losses.append(ratio.of(ones))
+    for start in range(0, clients, most := max(1, _CELLS_PER_BLOCK // (d * reports))):
+        size = min(most, clients - start)
+        rows = np.stack([*part.mechanism.simulate(np.tile(np.array(first), (size, 1)), d, reports, rng)], axis=1)
+        logs = (part.mechanism.log_probabilities(rows, np.tile(of_value, (size, 1))) for of_value in truth)
+        losses.append(np.subtract(*logs))
     loss = np.concatenate(losses)
     loss = np.concatenate([loss, -loss])
     return _merged(loss, expit(loss) / clients, expit(-loss) / clients)

@@ -1,41 +1,26 @@
-"""Search for the pair of values and the distinguisher that reveal most.
+"""Search for the pair of values, and for a client without a definition the distinguisher, that reveal most.
 
-Three kinds of candidates, from one scan over all values:
-
-    declared mechanism    the pair that needs the fewest trials by the declared law, with its exact likelihood ratio and the event
-                          that reaches the largest bound by that law
-    learned noise         the same pair, with the noise that was measured given the true bit
-    learned ratios        two pairs, with ratios learned for each cohort and each of its bits: the pair with the most extreme single
-                          bit of a cohort, and the pair with the largest divergence over all cohorts and bits
-
-The last finds a fault at a few bits, a cohort that depends on the value, or a fault of a client without a known mechanism.
-The declared mechanism is always tested: by its law no candidate is better, so the largest of several noisy bounds is a worse choice.
-Another candidate is tested too if its 95 % bound exceeds the claim, or the estimate of the declared event.
+    declared mechanism    the pair that needs the fewest trials by the declared law
+    unknown mechanism     two pairs from one scan over all values, with ratios learned for each cohort and each of its bits: the pair
+                          with the most extreme single bit of a cohort, and the pair with the largest divergence over all of them
 """
 
 from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.metrics.metric import Metric
-from hubbub_decoder.array_types import Bits, Floats
 from hubbub_decoder.audit.bound import Event, bound_of_event, choose_event
 from hubbub_decoder.audit.clients import MAX_COHORTS, AuditedValue
-from hubbub_decoder.audit.distinguisher import (
-    Distinguisher,
-    count_histogram,
-    declared_ratio,
-    learned_noise,
-    learned_ratios,
-    likelihood_ratio,
-    true_bits,
-)
-from hubbub_decoder.audit.loss_law import declared_event, loss_law, trials_needed
+from hubbub_decoder.audit.distinguisher import LearnedRatio, Observations, count_histogram, learned_ratios
+from hubbub_decoder.audit.laws import Flags
+from hubbub_decoder.audit.loss_law import loss_law, trials_needed
 from hubbub_decoder.audit.trials import Laboratory, Schedule
 
 _MAX_PAIRS_BY_DIVERGENCE = 66
@@ -45,24 +30,15 @@ Histogram = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """Pair of values, by position in the list of values, a distinguisher of them, and its event if no trials are to choose it."""
+    """Pair of values, by position in the list of values, and a distinguisher of them."""
 
     first: int
     second: int
-    distinguisher: Distinguisher
-    event: Event | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """Candidate and event that were chosen on the first half of the trials."""
-
-    candidate: Candidate
-    event: Event
+    distinguisher: LearnedRatio
 
 
 def declared_pair(
-    metric: Metric, bits: list[Bits], schedule: Schedule, claim: float, alpha: float
+    metric: Metric, bits: Sequence[Flags], schedule: Schedule, claim: float, alpha: float
 ) -> tuple[int, int, float]:
     """Pair with the fewest trials of each value by the declared law, and that number; infinite if no pair reaches the claim."""
     needed = {
@@ -79,8 +55,8 @@ def scan(laboratory: Laboratory, values: list[AuditedValue], clients: int) -> li
     histograms = []
     for value in values:
         total = np.zeros((MAX_COHORTS, k, t + 1), np.int64)
-        for seen in laboratory.observe(value, clients):
-            total += count_histogram(seen, MAX_COHORTS, t)
+        for made in laboratory.observe(value, clients):
+            total += count_histogram(Observations.of(made, t), MAX_COHORTS, t)
         histograms.append(total)
     cohorts = 1 + max(int(np.flatnonzero(total.any(axis=(1, 2)))[-1]) for total in histograms)
     return [total[:cohorts] for total in histograms]
@@ -129,55 +105,17 @@ def _divergence(counts: Histogram, counts_other: Histogram, epochs: int) -> floa
     return float(of_bits + of_cohorts)
 
 
-def declared_candidate(
-    metric: Metric, values: list[AuditedValue], pair: tuple[int, int], schedule: Schedule, trials: int, alpha: float
-) -> Candidate:
-    """Declared mechanism of a pair of values, with the event for a bound of so many trials of each value."""
-    first, second = (true_bits(metric, values[number]) for number in pair)
-    event = declared_event(loss_law(metric, first, second, schedule.per_epoch, schedule.epochs), trials, alpha)
-    return Candidate(*pair, declared_ratio(metric, first, second, schedule.per_epoch), event)
-
-
-def find_candidates(
-    laboratory: Laboratory, values: list[AuditedValue], clients: int, metric: Metric | None, declared: Candidate | None
-) -> list[Candidate]:
-    """Candidates from one scan over all values. metric, declared: definition and `declared_candidate`, None for an unknown mechanism."""
-    histograms = scan(laboratory, values, clients)
-    candidates = learned_candidates(histograms, laboratory.schedule.epochs)
-    if metric is not None and declared is not None:
-        bits = [true_bits(metric, value) for value in values]
-        first, second = declared.first, declared.second
-        noise = learned_noise(metric, histograms, bits)
-        measured = likelihood_ratio("likelihood ratio of the measured noise", noise, bits[first], bits[second])
-        candidates += [declared, Candidate(first, second, measured)]
-    return candidates
-
-
 def choose(
-    laboratory: Laboratory,
-    values: list[AuditedValue],
-    clients: int,
-    candidates: list[Candidate],
-    claim: float,
-    alpha: float,
-) -> list[Choice]:
-    """Candidates to test, from `clients` new clients of each value that a candidate compares.
-
-    The declared mechanism and a candidate that may exceed it; the candidate with the largest bound for an unknown mechanism.
-    """
-    used = {number for candidate in candidates for number in (candidate.first, candidate.second)}
-    scored: dict[int, dict[int, Floats]] = {}
-    for number in used:
-        mine = [at for at, candidate in enumerate(candidates) if number in (candidate.first, candidate.second)]
-        columns = laboratory.scores(values[number], clients, [candidates[at].distinguisher for at in mine])
-        scored[number] = dict(zip(mine, columns, strict=True))
-    figures, choices = [], []
-    for at, candidate in enumerate(candidates):
-        scores, scores_other = scored[candidate.first][at], scored[candidate.second][at]
-        event = candidate.event or choose_event(scores, scores_other, alpha)
-        bound = bound_of_event(event, scores, scores_other, _ALPHA_OF_CHOICE)
-        figures.append(min(bound.estimate, claim) if candidate.event else bound.epsilon)
-        choices.append(Choice(candidate, event))
-    best = choices[int(np.argmax(figures))]
-    declared = next((choice for choice in choices if choice.candidate.event), best)
-    return [declared] if declared is best else [declared, best]
+    laboratory: Laboratory, values: list[AuditedValue], clients: int, candidates: list[Candidate], alpha: float
+) -> tuple[Candidate, Event]:
+    """Candidate with the largest bound, and its event, from so many new clients of each of its values."""
+    choices = []
+    for candidate in candidates:
+        scores, scores_other = (
+            laboratory.scores(values[number], clients, [candidate.distinguisher])[0]
+            for number in (candidate.first, candidate.second)
+        )
+        event = choose_event(scores, scores_other, alpha)
+        choices.append((bound_of_event(event, scores, scores_other, _ALPHA_OF_CHOICE).epsilon, candidate, event))
+    _, candidate, event = max(choices, key=lambda choice: choice[0])
+    return candidate, event

@@ -16,7 +16,6 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -25,9 +24,10 @@ from hubbub.metrics.metric import Metric
 from hubbub_decoder.array_types import Bits, Floats
 from hubbub_decoder.audit.bound import clopper_pearson_high
 from hubbub_decoder.audit.clients import AuditedClient, AuditedValue, ClientReports, EncoderClient
-from hubbub_decoder.audit.distinguisher import true_bits
+from hubbub_decoder.audit.evidence import NoiseTest
 from hubbub_decoder.audit.external_clients import AdapterClient, FunctionClient
 from hubbub_decoder.audit.frozen_clock import batches_at_once, frozen_clock
+from hubbub_decoder.audit.laws import true_bits
 from hubbub_decoder.audit.trials import Schedule
 from hubbub_decoder.errors import AuditError
 from hubbub_decoder.random_state import seeded
@@ -39,20 +39,6 @@ _BATCHES = 8
 _UNKNOWN_CLIENTS = 256
 _MAX_CLIENTS = 100_000
 _NEXT_SECOND = 1.1
-
-
-@dataclass(frozen=True, slots=True)
-class NoiseTest:
-    """Result of one test of the noise: a replay test, for example.
-
-    name    : the circumstances in which the batches were made
-    refuted : whether batches of different clients were equal
-    finding : the result in words
-    """
-
-    name: str
-    refuted: bool
-    finding: str
 
 
 def repetition_probability(metric: Metric, bits: Bits, schedule: Schedule) -> float:
@@ -110,7 +96,7 @@ def replay_tests(
         found = (
             f"not run: two clients are equal with probability {repetition:.6f}, so a batch needs {clients:,} clients"
         )
-        return [NoiseTest("calls in quick succession", refuted=False, finding=found)]
+        return [NoiseTest("calls in quick succession", 1.0, found)]
     tests = [_test("calls in quick succession", [batch(clients) for _ in range(_BATCHES)])]
     if frozen is not None:
         with frozen():
@@ -134,7 +120,7 @@ def replay_tests_of(
         raise AuditError("There is neither a client nor a metric. Nothing can be tested. Pass one of them.")
     if isinstance(client, AdapterClient):
         found = "not run: the audit draws the secrets. Rule 114 of `hubbub conformance` tests whether this client's noise repeats"
-        return [NoiseTest("new processes at the same time", refuted=False, finding=found)]
+        return [NoiseTest("new processes at the same time", 1.0, found)]
     if isinstance(client, FunctionClient):
         frozen = partial(frozen_clock, client.spec.partition(":")[0])
         return replay_tests(client, value, schedule, seeds, repetition, frozen, partial(batches_at_once, client))
@@ -154,11 +140,11 @@ def _test(name: str, batches: list[ClientReports]) -> NoiseTest:
     clients = len(batches[0].cohorts)
     if not equal:
         found = f"{len(batches)} batches of {clients:,} new clients all differ"
-        return NoiseTest(name, refuted=False, finding=found)
+        return NoiseTest(name, 1.0, found)
     return NoiseTest(
         name,
-        refuted=True,
-        finding=f"{equal} of {len(pairs)} pairs of batches of {clients:,} new clients are equal: the noise repeats, so an observer "
+        FALSE_ALARM,
+        f"{equal} of {len(pairs)} pairs of batches of {clients:,} new clients are equal: the noise repeats, so an observer "
         "can make it again and remove it. Draw the noise from the operating system's generator",
     )
 
@@ -168,12 +154,12 @@ def _test_of_constant_batches(first: ClientReports, later: ClientReports) -> Noi
     if _all_equal(later) and not _equal(first, later):
         return NoiseTest(
             name,
-            refuted=True,
-            finding=f"all {clients} new clients of a batch are equal, and differ from those a second later: the noise is a function of "
+            FALSE_ALARM,
+            f"all {clients} new clients of a batch are equal, and differ from those a second later: the noise is a function of "
             "the time, so an observer can remove it. Draw the noise from the operating system's generator",
         )
     found = f"all {clients} new clients are equal: reports that never change have no noise to test"
-    return NoiseTest(name, refuted=False, finding=found)
+    return NoiseTest(name, 1.0, found)
 
 
 def _equal(first: ClientReports, second: ClientReports) -> bool:

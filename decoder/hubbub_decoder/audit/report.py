@@ -22,7 +22,7 @@ from hubbub_decoder.array_types import Floats
 from hubbub_decoder.audit.audit import Audit
 from hubbub_decoder.audit.clients import value_text
 from hubbub_decoder.audit.loss_law import POWER, TIGHTNESS
-from hubbub_decoder.audit.replay import NoiseTest
+from hubbub_decoder.audit.evidence import FAMILY_LEVEL, NoiseTest
 from hubbub_decoder.data.output_files import write_figure
 
 _MEASURED, _LIMIT, _CHANCE = "#2563a8", "#d9480f", "#9aa5b1"
@@ -34,7 +34,7 @@ def describe(name: str, audit: Audit, tests: Sequence[NoiseTest] = ()) -> str:
     first, second = (value_text(value) for value in audit.values[:: audit.event.sign])
     sent = format_count(schedule.reports, "report")
     per_epoch = "" if schedule.epochs == 1 else f" in {schedule.epochs} epochs of {schedule.per_epoch}"
-    relation = "exceeds" if audit.refuted else "is within"
+    relation = "exceeds" if bound.epsilon > audit.claim else "is within"
     finding = (
         f"{name}: epsilon of {sent}{per_epoch} is at least {bound.epsilon:.3f} (confidence {audit.confidence:.6g}), "
         f"which {relation} the claim {_epsilon(audit.claim)}{_share(audit)}"
@@ -48,9 +48,10 @@ def describe(name: str, audit: Audit, tests: Sequence[NoiseTest] = ()) -> str:
         f"{bound.occurred_other:,} of {bound.trials_other:,} clients"
     )
     lines = [finding, belief, evidence]
-    if audit.refuted:
+    all_tests = [*audit.tests, *tests]
+    if any(test.refuted for test in all_tests):
         lines.append(
-            f"  the claim is refuted: a client that keeps it has a bound above it with probability at most {1 - audit.confidence:.3g}. "
+            f"  the client is refuted: one that has the declared law is refuted with probability at most {FAMILY_LEVEL:.0e}. "
             "Do not deploy this client"
         )
     elif math.isinf(audit.trials_needed):
@@ -60,7 +61,7 @@ def describe(name: str, audit: Audit, tests: Sequence[NoiseTest] = ()) -> str:
             f"  {audit.trials:,} of about {audit.trials_needed:,} clients that a bound of {TIGHTNESS:.0%} of the claim needs "
             f"(power {POWER:.0%}): the bound is valid, but loose; use --trials {audit.trials_needed}"
         )
-    lines += [f"  {test.name}: {test.finding}" for test in tests]
+    lines += [f"  {'REFUTED ' if test.refuted else ''}{test.name}: {test.finding}" for test in all_tests]
     return "\n".join(lines)
 
 
@@ -72,8 +73,8 @@ def to_dict(audit: Audit, tests: Sequence[NoiseTest] = ()) -> dict[str, Any]:
         "epsilon_lower_bound": bound.epsilon,
         "confidence": audit.confidence,
         "refuted": audit.refuted or any(test.refuted for test in tests),
-        "refuted_by_bound": audit.refuted,
-        "noise_tests": [asdict(test) for test in tests],
+        "refuted_by_bound": audit.tests[0].refuted,
+        "noise_tests": [{**asdict(test), "refuted": test.refuted} for test in (*audit.tests, *tests)],
         "reports": audit.schedule.reports,
         "epochs": audit.schedule.epochs,
         "values": list(audit.values[:: audit.event.sign]),

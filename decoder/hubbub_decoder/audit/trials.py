@@ -11,7 +11,7 @@ from hubbub.errors import ParameterError
 from hubbub.number_checks import check_integer
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.audit.clients import AuditedClient, AuditedValue, ClientReports
-from hubbub_decoder.audit.distinguisher import Distinguisher, Observations
+from hubbub_decoder.audit.distinguisher import Distinguisher
 from hubbub_decoder.errors import AuditError
 from hubbub_decoder.options import Progress
 
@@ -100,14 +100,13 @@ class Laboratory:
             yield made
             self.count(number)
 
-    def observe(self, value: AuditedValue, clients: int) -> Iterator[Observations]:
-        """Yield observations of new clients with an unchanging value, in blocks."""
-        for made in self.reports([value] * self.schedule.reports, clients):
-            yield Observations.of(made, self.schedule.per_epoch)
+    def observe(self, value: AuditedValue, clients: int) -> Iterator[ClientReports]:
+        """Yield reports of new clients with an unchanging value, in blocks."""
+        yield from self.reports([value] * self.schedule.reports, clients)
 
-    def scores(self, value: AuditedValue, clients: int, distinguishers: list[Distinguisher]) -> list[Floats]:
+    def scores(self, value: AuditedValue, clients: int, distinguishers: Sequence[Distinguisher]) -> list[Floats]:
         """Scores of new clients with a value, (clients,) by each distinguisher."""
         blocks = [
-            [distinguisher.scores(seen) for distinguisher in distinguishers] for seen in self.observe(value, clients)
+            [distinguisher.scores(made) for distinguisher in distinguishers] for made in self.observe(value, clients)
         ]
         return [np.concatenate(column) for column in zip(*blocks, strict=True)]

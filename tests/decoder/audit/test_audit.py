@@ -15,7 +15,7 @@ from hubbub.metrics.discovery import Discovery
 from hubbub.metrics.kinds import CategoricalKind
 from hubbub_decoder.audit.audit import audit_metric, declared_epsilon
 from hubbub_decoder.audit.clients import EncoderClient
-from hubbub_decoder.audit.distinguisher import true_bits
+from hubbub_decoder.audit.laws import true_bits
 from hubbub_decoder.audit.loss_law import loss_law, trials_needed
 from hubbub_decoder.audit.pair_search import declared_pair
 from hubbub_decoder.audit.trials import Schedule
