@@ -12,7 +12,7 @@ import random
 import time
 import zlib
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from hubbub import Buckets, Estimand, Metric, Params, UnaryResponse
 from hubbub.metrics.discovery import Discovery
 from hubbub.metrics.group import Group
 from hubbub_decoder.array_types import Bits, Floats
-from hubbub_decoder.audit.clients import AuditedValue, ClientReports
+from hubbub_decoder.audit.clients import AuditedValue, ClientReports, EncoderClient
 from hubbub_decoder.audit.laws import true_bits
 
 NOISE: dict[str, float] = {"prob_p": 0.25, "prob_q": 0.75, "prob_f": 0.5}
@@ -275,6 +275,169 @@ class PartsWithResponsesOfTheirOwn(SimulatedClient):
 
 
 @dataclass(frozen=True)
+class NoiseOfFewSeeds(SimulatedClient):
+    """All noise of a client is a function of a seed of so many bits; its cohort is not."""
+
+    bits: int = 16
+
+    def reports(
+        self,
+        values: Sequence[AuditedValue],
+        clients: int,
+        of_cohort: np.random.Generator,
+        of_permanent: np.random.Generator,
+        of_instantaneous: np.random.Generator,
+    ) -> ClientReports:
+        seeds = of_permanent.integers(1 << self.bits, size=clients, dtype=np.uint64)
+        streams = [HashedUniforms(seeds, np.uint64(stream)) for stream in (1, 2)]
+        return super().reports(values, clients, of_cohort, *streams)  # type: ignore[arg-type]
+
+
+@dataclass
+class HashedUniforms:
+    """Uniform numbers that are functions of the seed of each client, by the finalizer of splitmix64."""
+
+    seeds: NDArray[np.uint64]
+    stream: np.uint64
+    drawn: int = 0
+
+    def random(self, shape: tuple[int, int]) -> Floats:
+        k, clients = shape
+        columns = np.arange(self.drawn, self.drawn + k, dtype=np.uint64)
+        self.drawn += k
+        with np.errstate(over="ignore"):
+            x = self.seeds[None, :clients] * np.uint64(0x9E3779B97F4A7C15) + columns[:, None] * np.uint64(0xD1B54A32D192ED03)
+            x += self.stream * np.uint64(0x8CB92BA72F3D8DD7)
+            for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+                x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
+            x ^= x >> np.uint64(31)
+        uniforms: Floats = (x >> np.uint64(11)) * 2.0**-53
+        return uniforms
+
+
+@dataclass(frozen=True)
+class CoupledBits(SimulatedClient):
+    """Two bits have equal or opposite uniform numbers, as the value decides: each bit has its law, and their pair tells values apart."""
+
+    first: int = 3
+    second: int = 4
+
+    def reports(
+        self,
+        values: Sequence[AuditedValue],
+        clients: int,
+        of_cohort: np.random.Generator,
+        of_permanent: np.random.Generator,
+        of_instantaneous: np.random.Generator,
+    ) -> ClientReports:
+        opposite = zlib.crc32(repr(values[0]).encode()) & 1
+        couple = _Coupled(self.first, self.second, bool(opposite))
+        return super().reports(
+            values, clients, of_cohort, *(replace(couple, rng=rng) for rng in (of_permanent, of_instantaneous))  # type: ignore[arg-type]
+        )
+
+
+@dataclass(frozen=True)
+class _Coupled:
+    first: int
+    second: int
+    opposite: bool
+    rng: np.random.Generator | None = None
+
+    def random(self, shape: tuple[int, int]) -> Floats:
+        assert self.rng is not None
+        uniforms = self.rng.random(shape)
+        uniforms[self.second] = 1 - uniforms[self.first] if self.opposite else uniforms[self.first]
+        return uniforms
+
+
+@dataclass(frozen=True)
+class TrueFirstReport(SimulatedClient):
+    """A share of the clients sends the value without noise in the first report."""
+
+    share: float = 0.001
+
+    def reports(
+        self,
+        values: Sequence[AuditedValue],
+        clients: int,
+        of_cohort: np.random.Generator,
+        of_permanent: np.random.Generator,
+        of_instantaneous: np.random.Generator,
+    ) -> ClientReports:
+        made = super().reports(values, clients, of_cohort, of_permanent, of_instantaneous)
+        bare = of_permanent.random(clients) < self.share
+        made.bits[bare, 0] = true_bits(self.metric, values[0])[made.cohorts[bare]]
+        return made
+
+
+class CopyOfTheFirstReport(SimulatedClient):
+    """Each later report is a copy of the first one, as long as the value stays."""
+
+    def reports(
+        self,
+        values: Sequence[AuditedValue],
+        clients: int,
+        of_cohort: np.random.Generator,
+        of_permanent: np.random.Generator,
+        of_instantaneous: np.random.Generator,
+    ) -> ClientReports:
+        made = super().reports(values, clients, of_cohort, of_permanent, of_instantaneous)
+        firsts = [list(values).index(value) for value in values]
+        return ClientReports(made.cohorts, made.bits[:, firsts])
+
+
+@dataclass(frozen=True)
+class RedrawnEachFifthReport(SimulatedClient):
+    """The permanent response is drawn again for each fifth report."""
+
+    every: int = 5
+
+    def response(self, value: AuditedValue, period: int) -> Hashable:
+        return super().response(value, period), period // self.every
+
+
+@dataclass(frozen=True)
+class AnotherItemEachPeriod(SimulatedClient):
+    """A client of a set answers for another item each period. `hides`: it reports the item of the first period."""
+
+    hides: bool = False
+
+    def reports(
+        self,
+        values: Sequence[AuditedValue],
+        clients: int,
+        of_cohort: np.random.Generator,
+        of_permanent: np.random.Generator,
+        of_instantaneous: np.random.Generator,
+    ) -> ClientReports:
+        made = [super(AnotherItemEachPeriod, self).reports([value], clients, of_cohort, of_permanent, of_instantaneous) for value in values]
+        cohorts = np.stack([reports.cohorts for reports in made], axis=1)
+        bits = np.concatenate([reports.bits for reports in made], axis=1)
+        moved = np.zeros(clients, bool) if self.hides else (cohorts != cohorts[:, :1]).any(axis=1)
+        return ClientReports(cohorts[:, 0], bits, moved)
+
+
+@dataclass(frozen=True)
+class OneMoreOne:
+    """Client of this project with one more one in a share of the reports of one value of a row."""
+
+    metric: Metric
+    value: AuditedValue
+    share: float = 0.02
+
+    def __call__(self, values: Sequence[AuditedValue], seed: int, clients: int) -> ClientReports:
+        made, rng = EncoderClient(self.metric)(values, seed, clients), np.random.default_rng(seed)
+        bits = made.bits.copy()
+        for report, value in enumerate(values):
+            if value == self.value:
+                more = np.flatnonzero(rng.random(clients) < self.share)
+                free = np.where(bits[more, report] == 0, rng.random((len(more), bits.shape[2])), -1.0)
+                bits[more, report, free.argmax(axis=1)] = 1
+        return ClientReports(made.cohorts, bits)
+
+
+@dataclass(frozen=True)
 class SimulatedMetrics:
     """Several metrics of a client. `shared` names the noise that all of them have from one stream: "permanent", "instantaneous" or none."""
 
@@ -294,6 +457,24 @@ class SimulatedMetrics:
             np.stack([reports.cohorts for reports in made], axis=1),
             np.concatenate([reports.bits for reports in made], axis=2),
         )
+
+
+@dataclass(frozen=True)
+class DependentMetrics:
+    """The first metric's report is one of no value in a share of the clients whose second metric has a value."""
+
+    metrics: tuple[Metric, ...]
+    share: float = 0.1
+
+    def __call__(self, values: Sequence[AuditedValue], seed: int, clients: int) -> ClientReports:
+        made, sound = SimulatedMetrics(self.metrics)(values, seed, clients), SimulatedClient(self.metrics[0])
+        rng = np.random.default_rng([seed, 9])
+        changed = rng.random(clients) < self.share
+        for report, value in enumerate(values):
+            if isinstance(value, tuple) and value[1] is not None:
+                bits = sound([None], seed + 1, clients).bits[changed, 0]
+                made.bits[changed, report, : self.metrics[0].num_bits] = bits
+        return made
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,8 @@ from hubbub.metrics.metric import Metric
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.audit.clients import AuditedClient, AuditedValue, EncoderClient, SeveralEncoders, value_text
 from hubbub_decoder.audit.evidence import Comparisons, NoiseTest
-from hubbub_decoder.audit.laws import Flags, num_cohorts, true_bits
+from hubbub_decoder.audit.law_tests import Sample, test_of_single_bits
+from hubbub_decoder.audit.laws import Flags, ReportLaw, num_cohorts, true_bits
 from hubbub_decoder.audit.trials import Laboratory, Schedule
 from hubbub_decoder.kinds.operations import operations_of
 from hubbub_decoder.random_state import seeded
@@ -83,10 +84,10 @@ def independence_tests(
     ]
 
 
-def independence_test_of_metrics(
+def tests_of_several_metrics(
     client: AuditedClient | None, metrics: Sequence[Metric], clients: int, seed: int | None
-) -> NoiseTest:
-    """Test of the noise of every two metrics of a client with one unchanging value of each.
+) -> list[NoiseTest]:
+    """Tests of the metrics of a client with one unchanging value of each: every two noises are independent, and each keeps its declared law.
 
     client : its values and cohorts are tuples, one item for each metric; None for the encoder of this project
     """
@@ -100,7 +101,15 @@ def independence_test_of_metrics(
         Noise(metric.name, cohorts[:, number], events[:, :, 0, ends[number] - widths[number] : ends[number]])
         for number, metric in enumerate(metrics)
     ]
-    return independence_test("noise of different metrics", [list(pair) for pair in itertools.combinations(noises, 2)])
+    firsts = [
+        Sample(ReportLaw(metric, value), noise.cohorts, noise.events[0][:, None].view(np.uint8), np.zeros(len(cohorts), bool))
+        for metric, value, noise in zip(metrics, first, noises, strict=True)
+    ]
+    beside = test_of_single_bits(firsts)
+    return [
+        independence_test("noise of different metrics", [list(pair) for pair in itertools.combinations(noises, 2)]),
+        replace(beside, name="bits of metrics beside each other"),
+    ]
 
 
 def history_of(metric: Metric, values: Sequence[AuditedValue]) -> list[AuditedValue]:

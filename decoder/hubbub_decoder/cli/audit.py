@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     type=click.IntRange(min=1),
     default=1,
     show_default=True,
-    help="Consecutive reports of each client.",
+    help="Consecutive reports of each client. With 1, a quarter of the clients sends seven.",
 )
 @click.option(
     "--hold",
@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     "--trials",
     metavar="N",
     type=click.IntRange(min=1),
-    help="Number of clients. Default: enough to measure 95 % of the claim, at most 2,000,000; 200,000 without DEFINITIONS.",
+    help="Largest number of clients. Default: enough to measure 95 % of the claim, at most 2,000,000; 200,000 without DEFINITIONS.",
 )
 @confidence_option("lower bounds", default=0.99)
 @seed_option("--client receives seeds that are drawn from it, and --command secrets")
@@ -96,14 +96,15 @@ def command(
 ) -> None:
     """Measure the privacy of a client for the metrics NAMES of the file DEFINITIONS, or all of its metrics.
 
-    Runs many clients with two values, and computes a lower bound on epsilon from the best event that separates their reports.
+    Runs many clients with several values, one report and seven reports each, and compares their reports with the declared law.
+    Computes a lower bound on epsilon from the event that separates two values best.
     Then tests whether reports of different clients repeat, and whether the noise of values, epochs, parts and metrics is independent.
     Without DEFINITIONS, a Python function is a black box: pass --client, --claim and two or more --value.
 
     \b
     Exit codes:
-      0  every claim passed
-      3  a claim is refuted: a bound exceeds it, reports repeat, or noise is not independent
+      0  no test refutes a client
+      3  a client is refuted: a bound exceeds its claim, or its reports do not have the declared law
       1  a metric could not be audited (the client failed, for example), and no claim is refuted
       2  the arguments are wrong, and nothing was audited
 
@@ -117,6 +118,7 @@ def command(
 
     from hubbub.cli.definitions_file import definitions_with
     from hubbub.errors import HubbubError
+    from hubbub_decoder.audit.evidence import LEVEL
     from hubbub_decoder.cli.shared import elapsed_time
     from hubbub_decoder.data.output_files import check_plot_path
 
@@ -137,6 +139,7 @@ def command(
     parsed = [_parse_value(text) for text in values] or None
     audited = _client(function, program, metrics, timeout)
     results: list[dict[str, Any]] = []
+    level = LEVEL / (1 if len(metrics) < 2 else len(metrics) + 1)
 
     def add(name: str, run: Callable[[], tuple[dict[str, Any], str]]) -> None:
         try:
@@ -156,11 +159,11 @@ def command(
             run = partial(
                 _run, name, metric, _selected(audited, metrics, index), parsed, claim, stages, plot, hold, reports
             )
-            add(name, partial(run, trials=trials, confidence=confidence, seed=seed))
+            add(name, partial(run, trials=trials, confidence=confidence, seed=seed, level=level))
         if len(metrics) > 1 and not any("error" in result for result in results):
             clients = max(result["trials"] for result in results) // 4
             show_stage("noise of all metrics")
-            add("several metrics", partial(_run_together, _selected(audited, metrics, None), metrics, clients, seed))
+            add("several metrics", partial(_run_together, _selected(audited, metrics, None), metrics, clients, seed, level))
     if as_json:
         print_json(results)
     if any(result.get("refuted") for result in results):
@@ -215,8 +218,11 @@ def _run(
     trials: int | None,
     confidence: float,
     seed: int | None,
+    level: float,
 ) -> tuple[dict[str, Any], str]:
     """Bound on epsilon, then the tests of the noise, of one metric or of a black box: as JSON values and in words."""
+    from dataclasses import replace
+
     from hubbub_decoder.audit.audit import DEFAULT_TRIALS, audit_client, audit_metric
     from hubbub_decoder.audit.independence import independence_tests
     from hubbub_decoder.audit.replay import replay_tests_of
@@ -250,21 +256,26 @@ def _run(
     tests = replay_tests_of(client, metric, audit.values[0], audit.schedule, seed)
     if metric is not None:
         tests += independence_tests(client, metric, values, audit.trials // 4, seed)
+    audit = replace(audit, tests=tuple(replace(test, level=level) for test in audit.tests))
+    tests = [replace(test, level=level) for test in tests]
     if plot is not None:
         write_plot(audit, name, plot)
     return {"metric": None if metric is None else name, **to_dict(audit, tests)}, describe(name, audit, tests)
 
 
-def _run_together(client: Any, metrics: list[Metric], clients: int, seed: int | None) -> tuple[dict[str, Any], str]:
-    """Test of the noise of all metrics of one client: as JSON values and in words."""
-    from dataclasses import asdict
+def _run_together(
+    client: Any, metrics: list[Metric], clients: int, seed: int | None, level: float
+) -> tuple[dict[str, Any], str]:
+    """Tests of all metrics of one client together: as JSON values and in words."""
+    from dataclasses import asdict, replace
 
-    from hubbub_decoder.audit.independence import independence_test_of_metrics
+    from hubbub_decoder.audit.independence import tests_of_several_metrics
 
     names = [metric.name for metric in metrics]
-    test = independence_test_of_metrics(client, metrics, clients, seed)
-    result = {"metrics": names, "refuted": test.refuted, "noise_tests": [asdict(test)]}
-    return result, f"{', '.join(names)}: {test.name}: {test.finding}"
+    tests = [replace(test, level=level) for test in tests_of_several_metrics(client, metrics, clients, seed)]
+    shown = [{**asdict(test), "refuted": test.refuted} for test in tests]
+    result = {"metrics": names, "refuted": any(test.refuted for test in tests), "noise_tests": shown}
+    return result, "\n".join(f"{', '.join(names)}: {test.name}: {test.finding}" for test in tests)
 
 
 def _parse_value(text: str) -> AuditedValue:
