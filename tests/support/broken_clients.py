@@ -513,8 +513,8 @@ def faults(metric: Metric) -> Iterator[Fault]:
             yield fault(PartsWithResponsesOfTheirOwn)
 
 
-def harmless_faults(metric: Metric) -> Iterator[Fault]:
-    """Faults that spoil estimates and keep epsilon: an audit cannot see them."""
+def spoiled_estimates(metric: Metric) -> Iterator[Fault]:
+    """Faults that spoil estimates and keep epsilon."""
     yield Fault("exchanged p and q", ExchangedProbabilities(metric))
     if num_cohorts(metric) > 1:
         yield Fault("unused cohorts", UnusedCohorts(metric))

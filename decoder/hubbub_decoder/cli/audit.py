@@ -18,6 +18,7 @@ _REFUTED = 3
 if TYPE_CHECKING:
     from hubbub.metrics.metric import Metric
     from hubbub_decoder.audit.clients import AuditedValue
+    from hubbub_decoder.audit.evidence import NoiseTest
     from hubbub_decoder.cli.shared import ShowStage
 
 
@@ -29,6 +30,11 @@ if TYPE_CHECKING:
     "function",
     metavar="MODULE:FUNCTION",
     help="Python function that makes reports. Default: the client of this project.",
+)
+@click.option(
+    "--grey-box",
+    metavar="MODULE:FUNCTION",
+    help="Python function that makes one report from a secret and a source of random bytes: it also runs with several values on the same coins.",
 )
 @click.option(
     "--command", "program", type=Program(), metavar="COMMAND", help="Command that answers for the client: its adapter."
@@ -81,6 +87,7 @@ def command(
     definitions: Path | None,
     names: tuple[str, ...],
     function: str | None,
+    grey_box: str | None,
     program: tuple[str, ...] | None,
     timeout: float,
     reports: int,
@@ -112,6 +119,7 @@ def command(
     Examples:
       hubbub audit metrics.toml homepage --reports-per-client 7
       hubbub audit metrics.toml homepage --client mypackage.clients:encode
+      hubbub audit metrics.toml homepage --grey-box mypackage.clients:report
       hubbub audit metrics.toml homepage --command "python examples/conformance_adapter.py"
     """
     from rich.console import Console
@@ -122,8 +130,8 @@ def command(
     from hubbub_decoder.cli.shared import elapsed_time
     from hubbub_decoder.data.output_files import check_plot_path
 
-    if function is not None and program is not None:
-        raise click.UsageError("Pass either --client or --command.")
+    if sum(given is not None for given in (function, program, grey_box)) > 1:
+        raise click.UsageError("Pass either --client, --grey-box or --command.")
     if definitions is None and (claim is None or len(values) < 2 or function is None):
         raise click.UsageError("Pass DEFINITIONS, or --client with --claim and two or more --value.")
     if definitions is not None and hold is not None:
@@ -137,7 +145,7 @@ def command(
         if len(metrics) > 1:
             raise click.UsageError("Name one metric with --plot.")
     parsed = [_parse_value(text) for text in values] or None
-    audited = _client(function, program, metrics, timeout)
+    audited = _client(function, grey_box, program, metrics, timeout)
     results: list[dict[str, Any]] = []
     level = LEVEL / (1 if len(metrics) < 2 else len(metrics) + 1)
 
@@ -172,10 +180,19 @@ def command(
         raise click.exceptions.Exit(1)
 
 
-def _client(function: str | None, program: tuple[str, ...] | None, metrics: list[Metric], timeout: float) -> Any:
+def _client(
+    function: str | None,
+    grey_box: str | None,
+    program: tuple[str, ...] | None,
+    metrics: list[Metric],
+    timeout: float,
+) -> Any:
     """External client, or None for the client of this project."""
     from hubbub_decoder.audit.external_clients import AdapterClient, FunctionClient
+    from hubbub_decoder.audit.grey_box import ReportFunctionClient
 
+    if grey_box is not None:
+        return ReportFunctionClient(FunctionClient.load(grey_box).function, tuple(metrics))
     if function is not None:
         return FunctionClient.load(function)
     return None if program is None else AdapterClient(program, tuple(metrics), timeout)
@@ -186,10 +203,11 @@ def _selected(client: Any, metrics: list[Metric], number: int | None) -> Any:
     from dataclasses import replace
 
     from hubbub_decoder.audit.external_clients import AdapterClient, Selection
+    from hubbub_decoder.audit.grey_box import ReportFunctionClient
 
     if client is None or len(metrics) < 2:
         return client
-    if isinstance(client, AdapterClient):
+    if isinstance(client, AdapterClient | ReportFunctionClient):
         return client if number is None else replace(client, metrics=(metrics[number],))
     ends = [sum(metric.num_bits for metric in metrics[:at]) for at in range(len(metrics) + 1)]
     of_bits = (0, ends[-1]) if number is None else (ends[number], ends[number + 1])
@@ -256,11 +274,21 @@ def _run(
     tests = replay_tests_of(client, metric, audit.values[0], audit.schedule, seed)
     if metric is not None:
         tests += independence_tests(client, metric, values, audit.trials // 4, seed)
+        tests += _grey_box_tests(client, metric, list(audit.values), seed)
     audit = replace(audit, tests=tuple(replace(test, level=level) for test in audit.tests))
     tests = [replace(test, level=level) for test in tests]
     if plot is not None:
         write_plot(audit, name, plot)
     return {"metric": None if metric is None else name, **to_dict(audit, tests)}, describe(name, audit, tests)
+
+
+def _grey_box_tests(client: Any, metric: Metric, values: list[AuditedValue], seed: int | None) -> list[NoiseTest]:
+    """Grey-box test of the client of this project, and of a function that makes one report."""
+    from hubbub_decoder.audit.grey_box import RUNS, ReportFunctionClient, encoder_client, grey_box_test
+
+    if client is None:
+        return [grey_box_test(encoder_client, metric, values, runs=RUNS // 10, seed=seed)]
+    return [grey_box_test(client.function, metric, values, seed=seed)] if isinstance(client, ReportFunctionClient) else []
 
 
 def _run_together(

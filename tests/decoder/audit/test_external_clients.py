@@ -97,10 +97,12 @@ def test_an_answer_that_is_no_report_is_rejected(line: str) -> None:
         answering(line)([True], 1, 2)
 
 
-def test_an_adapter_with_several_cohorts_for_one_secret_is_rejected() -> None:
+def test_an_adapter_with_several_cohorts_for_one_secret_has_moved() -> None:
     code = 'import sys\nfor at, _ in enumerate(sys.stdin): print(\'{"cohort": %d, "bits": "00"}\' % at)'
-    with pytest.raises(AuditError, match="several cohorts for one secret"):
-        AdapterClient([sys.executable, "-c", code], (DARK,))([True, True], 1, 1)
+    made = AdapterClient([sys.executable, "-c", code], (DARK,))([True, True], 1, 1)
+    assert made.cohorts.tolist() == [0]
+    assert made.moved is not None
+    assert made.moved.tolist() == [True]
 
 
 def test_an_adapter_that_fails_is_reported_with_its_message() -> None:

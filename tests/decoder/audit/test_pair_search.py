@@ -10,9 +10,9 @@ import pytest
 from hubbub import Buckets, Estimand, Metric, Params, UnaryResponse
 from hubbub.metrics.discovery import Discovery
 from hubbub.metrics.kinds import Value
-from hubbub_decoder.audit.bound import Event
 from hubbub_decoder.audit.clients import AuditedValue, ClientReports
-from hubbub_decoder.audit.distinguisher import Distinguisher, true_bits
+from hubbub_decoder.audit.distinguisher import LearnedRatio
+from hubbub_decoder.audit.laws import true_bits
 from hubbub_decoder.audit.pair_search import Candidate, choose, declared_pair, learned_candidates
 from hubbub_decoder.audit.trials import Laboratory, Schedule
 from hubbub_decoder.discovery.discover import discovery_of
@@ -98,28 +98,10 @@ def laboratory_of(rates: list[float]) -> Laboratory:
     return Laboratory(client, 2, 1, Schedule(1, 1), seeded(None), lambda _: None)
 
 
-def single_bit(name: str, bit: int) -> Distinguisher:
-    table = np.zeros((1, 2, 2))
-    table[0, bit] = (-1, 1)
-    return Distinguisher(name, table)
-
-
-@pytest.mark.parametrize(("share", "claim", "suspect"), [(0.76, 2.0, False), (0.8, 1.2, True), (0.9, 2.0, True)])
-def test_second_candidate_is_tested_if_it_may_exceed_the_declared_mechanism(
-    share: float, claim: float, suspect: bool
-) -> None:
-    """Frequencies of bit 0 are .75 and .25, as declared: ln 3 = 1.10. Those of bit 1 are `share` and 1 - `share`.
-
-    With 1,000 clients, the 95 % bounds of .76, .8 and .9 are 1.01, 1.23 and 1.99.
-    """
-    known, learned = single_bit("declared", 0), single_bit("learned", 1)
-    candidates = [Candidate(0, 1, learned), Candidate(0, 1, known, Event(1, 1.0))]
-    choices = choose(laboratory_of([0.75, share]), [True, False], 1_000, candidates, claim, 0.01)
-    assert [choice.candidate.distinguisher for choice in choices] == [known, learned][: 1 + suspect]
-    assert [choice.event for choice in choices] == [Event(1, 1.0)] * (1 + suspect)
-
-
-def test_best_candidate_of_an_unknown_mechanism_is_tested_alone() -> None:
-    candidates = [Candidate(0, 1, single_bit("learned", bit)) for bit in (0, 1)]
-    (choice,) = choose(laboratory_of([0.75, 0.8]), [True, False], 1_000, candidates, 2.0, 0.01)
-    assert choice.candidate is candidates[1]
+def test_candidate_with_the_largest_bound_is_chosen() -> None:
+    tables = np.zeros((2, 1, 2, 2))
+    tables[0, 0, 0] = tables[1, 0, 1] = (-1, 1)
+    candidates = [Candidate(0, 1, LearnedRatio(table)) for table in tables]
+    candidate, event = choose(laboratory_of([0.75, 0.8]), [True, False], 1_000, candidates, 0.01)
+    assert candidate is candidates[1]
+    assert event.threshold == pytest.approx(1)
