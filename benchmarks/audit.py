@@ -35,9 +35,9 @@ from hubbub.metrics.definitions import load_definitions
 from hubbub.privacy import epsilon, epsilon_permanent
 from hubbub_decoder.audit.audit import MIN_TRIALS, Audit, audit_metric, declared_epsilon
 from hubbub_decoder.audit.bound import epsilon_lower_bounds
-from hubbub_decoder.audit.laws import true_bits
 from hubbub_decoder.audit.external_clients import AdapterClient
-from hubbub_decoder.audit.independence import tests_of_several_metrics, independence_tests
+from hubbub_decoder.audit.independence import compare_metrics, independence_tests
+from hubbub_decoder.audit.laws import true_bits
 from hubbub_decoder.audit.loss_law import declared_event, loss_law
 from hubbub_decoder.audit.pair_search import declared_pair
 from hubbub_decoder.audit.replay import replay_tests_of
@@ -139,7 +139,7 @@ def run(file: Path, trials: int | None, table: Table) -> int:
     tests = [test for name in definitions for test in independence_tests(None, definitions[name], None, CLIENTS, None)]
     if len(definitions) > 1:
         metrics = [definitions[name] for name in definitions]
-        tests.append(tests_of_several_metrics(None, metrics, CLIENTS, None))
+        tests.append(compare_metrics(None, metrics, CLIENTS, None))
     dependent = [test for test in tests if test.refuted]
     for test in dependent:
         print(f"  {file.name}: {test.name}: {test.finding}")

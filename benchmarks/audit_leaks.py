@@ -13,19 +13,19 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from benchmarks.runner import Benchmark, generator
-from hubbub import Metric, Params, UnaryResponse
+from hubbub import Metric, Params
 from hubbub.mechanisms.subset import SubsetSelection
 from hubbub.metrics.kinds import CategoricalKind
 from hubbub_decoder.audit.audit import audit_metric
 from hubbub_decoder.audit.evidence import LEVEL, NoiseTest, binomial_tails
 from hubbub_decoder.audit.external_clients import FunctionClient
-from hubbub_decoder.audit.independence import independence_tests, tests_of_several_metrics
+from hubbub_decoder.audit.independence import compare_metrics, independence_tests
 from hubbub_decoder.audit.replay import replay_tests_of
 from tests.support import broken_clients as broken
 from tests.support.broken_clients import METRICS, SimulatedClient
@@ -34,7 +34,9 @@ STRING = Metric.string("page", Params(num_bits=128, num_hashes=2, num_cohorts=64
 COINS = Metric.string("page", Params(num_bits=128, num_hashes=2, num_cohorts=64, **broken.COINS))
 ROWS = Metric(
     "theme",
-    CategoricalKind.one_hot(("a", "b", "c", "d", "e"), None, SubsetSelection(num_values=6, num_ones=2, prob_q=0.7, permanent_q=0.75)),
+    CategoricalKind.one_hot(
+        ("a", "b", "c", "d", "e"), None, SubsetSelection(num_values=6, num_ones=2, prob_q=0.7, permanent_q=0.75)
+    ),
 )
 SET, HOLD, JOINT, BOOLEAN = (METRICS[name] for name in ("set", "string, hold", "joint of two", "boolean"))
 PAIR = (METRICS["string"], METRICS["boolean, hold"])
@@ -90,7 +92,7 @@ def leaks() -> list[Leak]:
 def run(metric: Metric | tuple[Metric, ...], client: Any, seed: int) -> tuple[list[NoiseTest], int]:
     """All tests of a client with default settings, and the number of its clients."""
     if isinstance(metric, tuple):
-        return tests_of_several_metrics(client, metric, 25_000, seed), 25_000
+        return compare_metrics(client, metric, 25_000, seed), 25_000
     audit = audit_metric(metric, client=client, seed=seed)
     tests = [*audit.tests, *replay_tests_of(client, metric, audit.values[0], audit.schedule, seed)]
     return tests + independence_tests(client, metric, None, audit.trials // 4, seed), audit.trials
@@ -152,7 +154,15 @@ def smallest_leaks(benchmark: Benchmark) -> None:
         clients = audit_law[1]
         chance = audit_law[0]
         share = smallest_share(chance, clients)
-        table.add({"metric": name, "clients": f"{clients:,}", "P(true row)": f"{chance:.2g}", "smallest share": f"{share:.2g}", "clients for .1 %": f"{clients_needed(chance):.2g}"})
+        table.add(
+            {
+                "metric": name,
+                "clients": f"{clients:,}",
+                "P(true row)": f"{chance:.2g}",
+                "smallest share": f"{share:.2g}",
+                "clients for .1 %": f"{clients_needed(chance):.2g}",
+            }
+        )
 
 
 def law_of(metric: Metric) -> tuple[float, int]:
@@ -164,7 +174,9 @@ def law_of(metric: Metric) -> tuple[float, int]:
     from hubbub_decoder.kinds.operations import operations_of
 
     laws = [ReportLaw(metric, value) for value in operations_of(metric).audited_values()]
-    i, _, per_value = declared_pair(metric, [law.truth for law in laws], Schedule(1, 1), declared_epsilon(metric, 1), 0.01)
+    i, _, per_value = declared_pair(
+        metric, [law.truth for law in laws], Schedule(1, 1), declared_epsilon(metric, 1), 0.01
+    )
     law = laws[i]
     logs = law.log_probabilities(np.zeros(1, np.int64), law.truth[:1, None].astype(np.uint8))
     return float(np.exp(logs[0])), int(np.clip(4 * per_value, MIN_TRIALS, MAX_DEFAULT_TRIALS)) // 4

@@ -306,7 +306,9 @@ class HashedUniforms:
         columns = np.arange(self.drawn, self.drawn + k, dtype=np.uint64)
         self.drawn += k
         with np.errstate(over="ignore"):
-            x = self.seeds[None, :clients] * np.uint64(0x9E3779B97F4A7C15) + columns[:, None] * np.uint64(0xD1B54A32D192ED03)
+            x = self.seeds[None, :clients] * np.uint64(0x9E3779B97F4A7C15) + columns[:, None] * np.uint64(
+                0xD1B54A32D192ED03
+            )
             x += self.stream * np.uint64(0x8CB92BA72F3D8DD7)
             for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
                 x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
@@ -333,7 +335,10 @@ class CoupledBits(SimulatedClient):
         opposite = zlib.crc32(repr(values[0]).encode()) & 1
         couple = _Coupled(self.first, self.second, bool(opposite))
         return super().reports(
-            values, clients, of_cohort, *(replace(couple, rng=rng) for rng in (of_permanent, of_instantaneous))  # type: ignore[arg-type]
+            values,
+            clients,
+            of_cohort,
+            *(replace(couple, rng=rng) for rng in (of_permanent, of_instantaneous)),  # type: ignore[arg-type]
         )
 
 
@@ -411,7 +416,10 @@ class AnotherItemEachPeriod(SimulatedClient):
         of_permanent: np.random.Generator,
         of_instantaneous: np.random.Generator,
     ) -> ClientReports:
-        made = [super(AnotherItemEachPeriod, self).reports([value], clients, of_cohort, of_permanent, of_instantaneous) for value in values]
+        made = [
+            super(AnotherItemEachPeriod, self).reports([value], clients, of_cohort, of_permanent, of_instantaneous)
+            for value in values
+        ]
         cohorts = np.stack([reports.cohorts for reports in made], axis=1)
         bits = np.concatenate([reports.bits for reports in made], axis=1)
         moved = np.zeros(clients, bool) if self.hides else (cohorts != cohorts[:, :1]).any(axis=1)

@@ -30,7 +30,6 @@ from hubbub_decoder.audit.laws import ReportLaw, num_cohorts
 from hubbub_decoder.audit.loss_law import LossLaw, declared_event, loss_law
 from hubbub_decoder.audit.pair_search import choose, declared_pair, learned_candidates, scan
 from hubbub_decoder.audit.trials import Laboratory, Schedule, count_trials
-from hubbub_decoder.errors import AuditError
 from hubbub_decoder.kinds.operations import operations_of
 from hubbub_decoder.options import Progress, ignore_progress
 from hubbub_decoder.random_state import seeded
@@ -179,12 +178,15 @@ def audit_metric(
     reports = num_reports if num_reports > 1 else REPORTS_OF_A_CLIENT
     per_sample = max(1, min(trials // (4 * len(values)), _MAX_CELLS // (reports * metric.num_bits)))
     scanned = [_sample(law, laboratory.reports([law.value] * reports, per_sample)) for law in laws]
-    compared, per_value_trials = [], trials // 4
-    for law in (laws[i], laws[j]):
-        compared.append(_scored(law, DeclaredRatio(laws[i], laws[j]), laboratory, per_value_trials))
+    per_value_trials, ratio = trials // 4, DeclaredRatio(laws[i], laws[j])
+    compared = [_scored(law, ratio, laboratory, per_value_trials) for law in (laws[i], laws[j])]
     event = declared_event(_loss(laws[i], laws[j], schedule), per_value_trials, 1 - confidence)
     bound = bound_of_event(event, compared[0][0], compared[1][0], 1 - confidence)
-    tests = [NoiseTest(f"epsilon of {format_count(num_reports, 'report')}", p_value_of_claim(bound, claim), _finding(bound, claim))]
+    tests = [
+        NoiseTest(
+            f"epsilon of {format_count(num_reports, 'report')}", p_value_of_claim(bound, claim), _finding(bound, claim)
+        )
+    ]
     if num_reports == 1:
         tests.append(_test_of_several_reports(scanned[i], scanned[j]))
     return Audit(
@@ -232,7 +234,9 @@ def _test_of_several_reports(first: Sample, second: Sample) -> NoiseTest:
     scores = [ratio.scores(ClientReports(sample.cohorts, sample.bits[:, :reports])) for sample in (first, second)]
     event = declared_event(_loss(first.law, second.law, schedule), clients, LEVEL)
     bound = bound_of_event(event, *scores, LEVEL)
-    return NoiseTest(f"epsilon of {format_count(reports, 'report')}", p_value_of_claim(bound, claim), _finding(bound, claim))
+    return NoiseTest(
+        f"epsilon of {format_count(reports, 'report')}", p_value_of_claim(bound, claim), _finding(bound, claim)
+    )
 
 
 def _loss(first: ReportLaw, second: ReportLaw, schedule: Schedule) -> LossLaw:
@@ -317,7 +321,11 @@ def audit_client(
         scores=scores,
         scores_other=scores_other,
         tests=(
-            NoiseTest(f"epsilon of {format_count(num_reports, 'report')}", p_value_of_claim(bound, claim), _finding(bound, claim)),
+            NoiseTest(
+                f"epsilon of {format_count(num_reports, 'report')}",
+                p_value_of_claim(bound, claim),
+                _finding(bound, claim),
+            ),
         ),
     )
 

@@ -10,7 +10,6 @@ Binomial tails are exact: P(X >= x) = I_p(x, n - x + 1), the regularized incompl
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,19 +55,19 @@ class Comparisons:
     smallest: float = 1.0
     finding: str = ""
 
-    def add(self, p_values: ArrayLike, describe: Callable[[tuple[int, ...]], str], number: float | None = None) -> None:
-        """Add comparisons.
+    def add(self, p_values: ArrayLike, number: float | None = None) -> tuple[int, ...] | None:
+        """Add comparisons, and return the index of their smallest p-value if it is the smallest so far: then describe it in `finding`.
 
         p_values : array of any shape, at least one
-        describe : words for the comparison at an index of this array
         number   : comparisons that they stand for. None: as many as there are
         """
         values = np.asarray(p_values, float)
         self.number += values.size if number is None else number
         at = np.unravel_index(int(values.argmin()), values.shape)
-        if values[at] < self.smallest:
-            self.smallest = float(values[at])
-            self.finding = describe(tuple(int(i) for i in at))
+        if not values[at] < self.smallest:
+            return None
+        self.smallest = float(values[at])
+        return tuple(int(i) for i in at)
 
     def result(self, passed: str, advice: str) -> NoiseTest:
         """Result of the test, in words for a client that passes, or with advice for one that does not."""

@@ -235,7 +235,12 @@ def _checked(name: str, cohorts: Any, bits: Any, sizes: tuple[int, int, int]) ->
         shapes = array.shape, numbers.shape
     except ValueError:
         array, numbers, shapes = np.zeros(0), np.zeros(0), ((), ())
-    if array.ndim != 3 or array.shape[:2] != (clients, reports) or not array.shape[2] or numbers.shape not in (per_client, per_report):
+    if (
+        array.ndim != 3
+        or array.shape[:2] != (clients, reports)
+        or not array.shape[2]
+        or numbers.shape not in (per_client, per_report)
+    ):
         raise AuditError(
             f"{name} returned bits of shape {shapes[0]} and cohorts of shape {shapes[1]}. Reports cannot be assigned to clients. "
             f"Return bits of shape ({clients}, {reports}, k), or a pair of cohorts of shape {per_client} and these bits."

@@ -67,7 +67,9 @@ class ReportFunctionClient:
                 for number, metric in enumerate(self.metrics):
                     part = value if len(self.metrics) == 1 else value[number]  # type: ignore[index]
                     epoch = None if metric.hold is None else report // metric.hold
-                    cohorts[client, report, number], bits = self.function(metric, part, epoch, secret, system_random_bytes)
+                    cohorts[client, report, number], bits = self.function(
+                        metric, part, epoch, secret, system_random_bytes
+                    )
                     rows[number].append(bits.to_bytes(metric.row_bytes, "little"))
         unpacked = [
             np.unpackbits(
@@ -140,12 +142,18 @@ def grey_box_test(
             elif independent and (one.bits ^ other.bits) & ~_difference(metric, value, second, one.cohort):
                 found = found or f"with the same coins, {pair} differ in bits that both of them set, or neither of them"
         expected = made if client is encoder_client else [_run(encoder_client, metric, value, key) for value in shown]
-        other_sampler += any((run.cohort, run.bits) != (of.cohort, of.bits) for run, of in zip(made, expected, strict=True))
+        other_sampler += any(
+            (run.cohort, run.bits) != (of.cohort, of.bits) for run, of in zip(made, expected, strict=True)
+        )
     if not found and 0 < other_sampler < runs / 2:
         found = f"{other_sampler:,} of {runs:,} sets of coins give a report that the mechanism does not make of them"
     if found:
         return NoiseTest("grey box", 0.0, f"{found}. The client leaves the declared mechanism")
-    compared = "another sampler than this project's, so its reports were not compared with it" if other_sampler else "reports as the mechanism makes them"
+    compared = (
+        "another sampler than this project's, so its reports were not compared with it"
+        if other_sampler
+        else "reports as the mechanism makes them"
+    )
     return NoiseTest("grey box", 1.0, f"{len(shown)} values draw the same coins in {runs:,} runs; {compared}")
 
 

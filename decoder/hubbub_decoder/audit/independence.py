@@ -26,7 +26,7 @@ from hubbub.metrics.metric import Metric
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.audit.clients import AuditedClient, AuditedValue, EncoderClient, SeveralEncoders, value_text
 from hubbub_decoder.audit.evidence import Comparisons, NoiseTest
-from hubbub_decoder.audit.law_tests import Sample, test_of_single_bits
+from hubbub_decoder.audit.law_tests import Sample, compare_single_bits
 from hubbub_decoder.audit.laws import Flags, ReportLaw, num_cohorts, true_bits
 from hubbub_decoder.audit.trials import Laboratory, Schedule
 from hubbub_decoder.kinds.operations import operations_of
@@ -84,7 +84,7 @@ def independence_tests(
     ]
 
 
-def tests_of_several_metrics(
+def compare_metrics(
     client: AuditedClient | None, metrics: Sequence[Metric], clients: int, seed: int | None
 ) -> list[NoiseTest]:
     """Tests of the metrics of a client with one unchanging value of each: every two noises are independent, and each keeps its declared law.
@@ -102,10 +102,15 @@ def tests_of_several_metrics(
         for number, metric in enumerate(metrics)
     ]
     firsts = [
-        Sample(ReportLaw(metric, value), noise.cohorts, noise.events[0][:, None].view(np.uint8), np.zeros(len(cohorts), bool))
+        Sample(
+            ReportLaw(metric, value),
+            noise.cohorts,
+            noise.events[0][:, None].view(np.uint8),
+            np.zeros(len(cohorts), bool),
+        )
         for metric, value, noise in zip(metrics, first, noises, strict=True)
     ]
-    beside = test_of_single_bits(firsts)
+    beside = compare_single_bits(firsts)
     return [
         independence_test("noise of different metrics", [list(pair) for pair in itertools.combinations(noises, 2)]),
         replace(beside, name="bits of metrics beside each other"),
@@ -175,13 +180,12 @@ def independence_test(name: str, pairs: list[list[Noise]]) -> NoiseTest:
     for one, other in pairs:
         for event, event_other in zip(one.events, other.events, strict=True):
             together, expected, exponents = overlap_exponents(one.cohorts, event, event_other)
-            found.add(
-                np.minimum(1.0, 2 * np.exp(-exponents)),
-                lambda at, one=one, other=other, together=together, expected=expected, clients=len(event): (  # type: ignore[misc]
+            at = found.add(np.minimum(1.0, 2 * np.exp(-exponents)))
+            if at is not None:
+                found.finding = (
                     f"the noise of {one.name} and of {other.name} is not independent: bit {at[0]} of one and bit {at[1]} of the other "
-                    f"show ones together in {together[at]:,.0f} of {clients:,} clients, and {expected[at]:,.0f} were expected"
-                ),
-            )
+                    f"show ones together in {together[at]:,.0f} of {len(event):,} clients, and {expected[at]:,.0f} were expected"
+                )
     fewest = min(len(one.cohorts) for one, _ in pairs)
     return found.result(
         f"independent in {len(pairs)} pairs, each of {fewest:,} clients or more",

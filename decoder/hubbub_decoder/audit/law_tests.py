@@ -23,17 +23,18 @@ Source: Howard, Ramdas, McAuliffe, Sekhon 2020, "Time-uniform Chernoff bounds vi
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaln, logsumexp
 from scipy.stats import hypergeom
 
 from hubbub_decoder.array_types import Bits, Floats
-from hubbub_decoder.audit.clients import value_text
+from hubbub_decoder.audit.clients import AuditedValue, ClientReports, value_text
+from hubbub_decoder.audit.distinguisher import DeclaredRatio
 from hubbub_decoder.audit.evidence import Comparisons, NoiseTest, binomial_tails
 from hubbub_decoder.audit.laws import Flags, ReportLaw
 from hubbub_decoder.audit.loss_law import loss_law
@@ -41,6 +42,10 @@ from hubbub_decoder.audit.loss_law import loss_law
 _MAX_PAIR_OPERATIONS = 2e10
 _MAX_ATOMS = 1_000
 _MAX_THRESHOLDS = 64
+_GRID = 1e-6
+"""Grid of scores."""
+_SMALLEST_TAIL, _LARGEST_LOG = 1e-290, 700.0
+"""Limits of floats."""
 _REPEAT_FACTORS = 1 + 2.0 ** np.arange(-10, 900, 2)
 """e**theta of the repeats: from a thousandth more repeats than the law expects, to one where it expects 1e-270."""
 _NOT_DECLARED = "The noise does not have the declared law. Compare the client with the definition"
@@ -74,203 +79,210 @@ class Sample:
 def law_tests(samples: Sequence[Sample]) -> list[NoiseTest]:
     """All tests of some samples of one metric."""
     tests = [
-        test_of_possible_reports(samples),
-        test_of_rows(samples),
-        test_of_repeats_among_clients(samples),
-        test_of_likelihood_ratios(samples),
-        test_of_single_bits(samples),
-        test_of_pairs_of_bits(samples),
-        test_of_cohorts(samples),
+        compare_possible_reports(samples),
+        compare_rows(samples),
+        compare_repeats_among_clients(samples),
+        compare_likelihood_ratios(samples),
+        compare_single_bits(samples),
+        compare_pairs_of_bits(samples),
+        compare_cohorts(samples),
     ]
     several = [sample for sample in samples if sample.bits.shape[1] > 1]
     if several:
-        tests += [test_of_lags(several), test_of_repeats_within_clients(several)]
+        tests += [compare_lags(several), compare_repeats_within_clients(several)]
     return tests
 
 
-def test_of_possible_reports(samples: Sequence[Sample]) -> NoiseTest:
+def compare_possible_reports(samples: Sequence[Sample]) -> NoiseTest:
     """Test whether all reports of a client have a positive probability, and one cohort."""
     found, number = Comparisons("impossible reports"), 0
     for sample in samples:
-        logs = sample.law.log_probabilities(sample.cohorts, sample.bits)
-        impossible, moved = int(np.isneginf(logs).sum()), int(sample.moved.sum())
-        number += len(logs)
-        for count, what in ((impossible, "reports that the mechanism cannot make"), (moved, "reports of several cohorts")):
-            found.add(
-                float(count == 0), lambda _, count=count, what=what, sample=sample: f"{count:,} of {len(sample.cohorts):,} clients of {sample.value} have {what}"
-            )
-    return found.result(f"none in {number:,} clients", "One is enough to tell values apart. " + _NOT_DECLARED)
+        impossible = np.isneginf(sample.law.log_probabilities(sample.cohorts, sample.bits)).sum()
+        number += len(sample.cohorts)
+        for count, what in (
+            (impossible, "reports that the mechanism cannot make"),
+            (sample.moved.sum(), "several cohorts"),
+        ):
+            if found.add(float(count == 0)) is not None:
+                found.finding = f"{count:,} of {len(sample.cohorts):,} clients of {sample.value} have {what}"
+    return found.result(f"none in {number:,} clients", f"One is enough to tell values apart. {_NOT_DECLARED}")
 
 
-def test_of_rows(samples: Sequence[Sample]) -> NoiseTest:
-    """Test the number of clients with each row of their first report, those of the true bits among them."""
+def compare_rows(samples: Sequence[Sample]) -> NoiseTest:
+    """Test the number of clients with each row of a report, that of the true bits among them."""
     found, distinct = Comparisons("rows of reports"), 0
     for sample in samples:
+        pattern = _distinct(np.packbits(sample.truth, axis=1))[2]
+        sizes = np.bincount(pattern)
         for report in range(sample.bits.shape[1]):
-            rows, logs = sample.bits[:, report], sample.law.log_probabilities(sample.cohorts, sample.bits[:, report : report + 1])
-            patterns, inverse = np.unique(np.packbits(sample.truth, axis=1), axis=0, return_inverse=True)
-            inverse = inverse.ravel()
-            sizes = np.bincount(inverse)
-            keys = np.concatenate([inverse[:, None].view(np.uint8).reshape(len(rows), -1), np.packbits(rows, axis=1)], axis=1)
-            first, counts = _distinct(keys)[:2]
+            rows = sample.bits[:, report]
+            keys = np.concatenate([pattern[:, None].view(np.uint8), np.packbits(rows, axis=1)], axis=1)
+            first, counts, _ = _distinct(keys)
             distinct += len(first)
-            n, log_chance = sizes[inverse[first]], np.minimum(logs[first], 0.0)
-            tails = np.log(np.maximum(binomial_tails(counts, n, np.exp(log_chance)), 1e-300))
-            union = gammaln(n + 1) - gammaln(counts + 1) - gammaln(n - counts + 1) + counts * log_chance  # of `counts` clients
-            at_least = np.where((tails < -600) & (n * np.exp(log_chance) < 1), union, tails) - np.where(np.isneginf(log_chance), -1e9, log_chance)
-            found.add(
-                np.exp(np.minimum(at_least, 0.0)) * len(patterns),
-                lambda at, sample=sample, first=first, counts=counts, n=n, logs=logs, report=report, rows=rows: (
-                    f"report {report + 1} of {counts[at[0]]:,} of {n[at[0]]:,} clients of {sample.value} has the same row"
-                    f"{', that of the value without noise' if (rows[first[at[0]]] == sample.truth[first[at[0]]]).all() else ''}, and "
-                    f"{n[at[0]] * math.exp(logs[first[at[0]]]):.3g} were expected"
-                ),
-                number=1,
-            )
+            logs = np.minimum(sample.law.log_probabilities(sample.cohorts[first], rows[first][:, None]), 0.0)
+            n = sizes[pattern[first]]
+            at = found.add(_row_tails(counts, n, logs) * len(sizes), number=1)
+            if at is not None:
+                row, size = first[at], n[at]
+                bare = ", that of the value without noise" if (rows[row] == sample.truth[row]).all() else ""
+                found.finding = (
+                    f"report {report + 1} of {counts[at]:,} of {size:,} clients of {sample.value} has one row{bare}, "
+                    f"and {size * math.exp(logs[at]):.3g} were expected"
+                )
     return found.result(f"{distinct:,} different rows are as frequent as declared", _NOT_DECLARED)
 
 
-def test_of_repeats_among_clients(samples: Sequence[Sample]) -> NoiseTest:
+def _row_tails(counts: Floats, clients: Floats, logs: Floats) -> Floats:
+    """P-values of the numbers of clients with a row over the share P(row) of the level, at most 1.
+
+    A tail below the smallest float has the union bound  C(n, count) P(row)**count.
+    """
+    tails = binomial_tails(counts, clients, np.exp(logs))
+    with np.errstate(divide="ignore"):
+        exact = np.log(tails)
+    union = gammaln(clients + 1) - gammaln(counts + 1) - gammaln(clients - counts + 1) + counts * logs
+    rare = clients * np.exp(logs) < 1
+    weighted = np.where(rare & (tails < _SMALLEST_TAIL), union, exact) - np.maximum(logs, -_LARGEST_LOG)
+    return np.asarray(np.exp(np.minimum(weighted, 0.0)))
+
+
+def compare_repeats_among_clients(samples: Sequence[Sample]) -> NoiseTest:
     """Test whether clients repeat the first report of clients with the same true bits more often than by chance."""
-    truth, rows, logs = (
-        np.concatenate(arrays)
-        for arrays in zip(
-            *(
-                (
-                    np.packbits(sample.truth, axis=1),
-                    np.packbits(sample.bits[:, 0], axis=1),
-                    sample.law.log_probabilities(sample.cohorts, sample.bits[:, :1]),
-                )
-                for sample in samples
-            ),
-            strict=True,
+    columns = [
+        (
+            np.packbits(sample.truth, axis=1),
+            np.packbits(sample.bits[:, 0], axis=1),
+            sample.law.log_probabilities(sample.cohorts, sample.bits[:, :1]),
         )
-    )
+        for sample in samples
+    ]
+    truth, rows, logs = (np.concatenate(arrays) for arrays in zip(*columns, strict=True))
     first, _, _ = _distinct(np.concatenate([truth, rows], axis=1))
+    pattern = _distinct(truth)[2]
     is_first = np.zeros(len(rows), bool)
     is_first[first] = True
-    pattern = _distinct(truth)[2]
     order = np.argsort(pattern, kind="stable")
-    mass = np.cumsum(np.where(is_first, np.exp(logs), 0.0)[order])
+    before = np.concatenate([[0.0], np.cumsum(np.where(is_first, np.exp(logs), 0.0)[order])])[:-1]
     starts = np.flatnonzero(np.diff(pattern[order], prepend=-1))
-    before = np.concatenate([[0.0], mass])[:-1]
-    seen = np.clip(before - np.repeat(before[starts], np.diff(np.append(starts, len(order)))), 0, 1)
-    repeats, expected = int((~is_first).sum()), float(seen.sum())
-    log_e = logsumexp(repeats * np.log(_REPEAT_FACTORS) - (_REPEAT_FACTORS - 1) * expected) - math.log(len(_REPEAT_FACTORS))
-    found = Comparisons("repeats among clients")
-    found.add(
-        math.exp(-max(0.0, min(float(log_e), 700.0))),
-        lambda _: f"{repeats:,} of {len(rows):,} clients repeat the row of an earlier client with the same true bits, and {expected:.3g} were expected",
-    )
+    known = np.clip(before - np.repeat(before[starts], np.diff(np.append(starts, len(order)))), 0, 1)
+    repeats, expected = int((~is_first).sum()), float(known.sum())
+    exponents = repeats * np.log(_REPEAT_FACTORS) - (_REPEAT_FACTORS - 1) * expected
+    log_e = float(logsumexp(exponents)) - math.log(len(_REPEAT_FACTORS))
+    text = f"{repeats:,} of {len(rows):,} clients repeat the row of an earlier client with the same true bits, and {expected:.3g} were expected"
+    found = Comparisons("repeats among clients", finding=text)
+    found.add(math.exp(-min(max(log_e, 0.0), _LARGEST_LOG)))
     return found.result(
-        f"{repeats:,} of {len(rows):,} clients repeat a row, and {expected:.3g} were expected",
+        text,
         "The noise has too few different values, so an observer can try them all. Draw it from the operating system's generator",
     )
 
 
-def test_of_likelihood_ratios(samples: Sequence[Sample]) -> NoiseTest:
+def compare_likelihood_ratios(samples: Sequence[Sample]) -> NoiseTest:
     """Test the law of the likelihood ratio of whole rows, of each value and the next one."""
-    found, laws = Comparisons("likelihood ratios of rows"), list({sample.law.value: sample.law for sample in samples}.values())
-    pairs = 0
+    found, pairs = Comparisons("likelihood ratios of rows"), 0
+    laws = list({sample.law.value: sample.law for sample in samples}.values())
     for sample in samples:
-        other = laws[(laws.index(sample.law) + 1) % len(laws)] if sample.law in laws else laws[0]
-        if other.value == sample.law.value or not all(block.mechanism.has_independent_bits for _, block in other.blocks):
-            continue
+        other = laws[(laws.index(sample.law) + 1) % len(laws)]
         law = loss_law(sample.law.metric, sample.law.truth, other.truth, 1, 1)
-        if len(law.loss) > _MAX_ATOMS:
+        simulated = not all(block.mechanism.has_independent_bits for _, block in other.blocks)
+        if simulated or not 1 < len(law.loss) <= _MAX_ATOMS:
             continue
+        scores = DeclaredRatio(sample.law, other).scores(ClientReports(sample.cohorts, sample.bits[:, :1]))
+        thresholds = law.loss[np.unique(np.linspace(1, len(law.loss) - 1, _MAX_THRESHOLDS).astype(int))] - _GRID
+        chances = np.array([law.first[law.loss >= threshold].sum() for threshold in thresholds]).clip(0, 1)
+        counts = (scores[:, None] >= thresholds).sum(axis=0)
         pairs += 1
-        report = sample.bits[:, :1]
-        scores = sample.law.log_probabilities(sample.cohorts, report) - other.log_probabilities(sample.cohorts, report)
-        thresholds = law.loss[np.unique(np.linspace(0, len(law.loss) - 1, _MAX_THRESHOLDS).astype(int))]
-        chances = np.array([law.first[law.loss >= threshold - 1e-6].sum() for threshold in thresholds]).clip(0, 1)
-        chances[chances > 1 - 1e-9] = 1.0
-        counts = (np.nan_to_num(scores, nan=0.0)[:, None] >= thresholds - 1e-6).sum(axis=0)
-        usable = (chances > 0) & (chances < 1)
-        if usable.any():
-            found.add(
-                binomial_tails(counts, len(scores), chances)[usable],
-                lambda at, sample=sample, other=other, counts=counts[usable], chances=chances[usable], n=len(scores): (
-                    f"the likelihood ratio of {sample.value} and {value_text(other.value)} reaches a threshold in {counts[at[0]]:,} of {n:,} clients, "
-                    f"and {n * chances[at[0]]:,.0f} were expected"
-                ),
+        at = found.add(binomial_tails(counts, len(scores), chances))
+        if at is not None:
+            found.finding = (
+                f"the likelihood ratio of {sample.value} and {value_text(other.value)} reaches {thresholds[at]:.3f} in {counts[at]:,} of "
+                f"{len(scores):,} clients, and {len(scores) * chances[at]:,.0f} were expected"
             )
-    return found.result(f"as declared for {pairs} values", _NOT_DECLARED)
+    return found.result(f"as declared in {pairs} samples", _NOT_DECLARED)
 
 
-def test_of_single_bits(samples: Sequence[Sample]) -> NoiseTest:
+def compare_single_bits(samples: Sequence[Sample]) -> NoiseTest:
     """Test the number of ones at each bit of each report, and of the first report in each cohort."""
     found = Comparisons("single bits")
     for sample in samples:
         truth, bits, law = sample.truth, sample.bits, sample.law
-        k = bits.shape[2]
+        k, cohorts = bits.shape[2], len(law.truth)
         for true in (0, 1):
-            trials = (truth == true).sum(axis=0)
-            ones = ((truth == true)[:, None, :] & (bits == 1)).sum(axis=0)
-            _add_bits(found, ones, trials, law.ones[true], lambda at, sample=sample: f"bit {at[1]} of report {at[0] + 1} of {sample.value}")
+            ones = ((truth == true)[:, None] & (bits == 1)).sum(axis=0)
+            at = _add_bits(found, ones, (truth == true).sum(axis=0), law.ones[true])
+            if at is not None:
+                found.finding = f"bit {at[1]} of report {at[0] + 1} of {sample.value} {found.finding}"
         cells = (sample.cohorts[:, None] * k + np.arange(k)).ravel()
-        size = len(law.truth) * k
-        ones = np.bincount(cells, bits[:, 0].ravel(), size).reshape(-1, k)
-        trials = np.bincount(sample.cohorts, minlength=len(law.truth))[:, None]
-        _add_bits(found, ones, trials, np.where(law.truth, law.ones[1], law.ones[0]), lambda at, sample=sample: f"bit {at[1]} of {sample.value} in cohort {at[0]}")
+        ones = np.bincount(cells, bits[:, 0].ravel(), cohorts * k).reshape(-1, k)
+        clients = np.bincount(sample.cohorts, minlength=cohorts)[:, None]
+        at = _add_bits(found, ones, clients, np.where(law.truth, law.ones[1], law.ones[0]))
+        if at is not None:
+            found.finding = f"bit {at[1]} of {sample.value} in cohort {at[0]} {found.finding}"
     return found.result(f"as declared in {found.number:,.0f} comparisons", _NOT_DECLARED)
 
 
-def _add_bits(found: Comparisons, ones: Floats, trials: Floats, chances: Floats, where: Callable[[tuple[int, ...]], str]) -> None:
-    ones, trials, chances = np.broadcast_arrays(ones, trials, chances)
-    found.add(
-        binomial_tails(ones, trials, chances),
-        lambda at: (
-            f"{where(at)} is a one in {ones[at]:,.0f} of {trials[at]:,.0f} clients, and {trials[at] * chances[at]:,.0f} were expected"
-        ),
-    )
+def _add_bits(found: Comparisons, ones: ArrayLike, clients: ArrayLike, chances: ArrayLike) -> tuple[int, ...] | None:
+    """Add numbers of clients with ones, and return the index of a new smallest p-value, with the numbers as its finding."""
+    x, n, p = np.broadcast_arrays(ones, clients, chances)
+    at = found.add(binomial_tails(x, n, p))
+    if at is not None:
+        found.finding = f"shows a one in {x[at]:,.0f} of {n[at]:,.0f} clients, and {n[at] * p[at]:,.0f} were expected"
+    return at
 
 
-def test_of_pairs_of_bits(samples: Sequence[Sample]) -> NoiseTest:
+def compare_pairs_of_bits(samples: Sequence[Sample]) -> NoiseTest:
     """Test the number of clients with ones at two bits of the first report, by the true bits at both."""
     found = Comparisons("pairs of bits")
     for sample in samples:
         k, chances = sample.bits.shape[2], sample.law.pairs()
         most = max(1, int(_MAX_PAIR_OPERATIONS / k**2))
         truth, ones = sample.truth[:most].astype(np.float32), sample.bits[:most, 0].astype(np.float32)
-        of = {true: (group, group * ones) for true, group in ((0, 1 - truth), (1, truth))}
-        for number, (first, second) in enumerate(((0, 0), (1, 0), (1, 1))):
-            trials = (of[first][0].T @ of[second][0]).round().astype(np.int64)
-            counts = (of[first][1].T @ of[second][1]).round().astype(np.int64)
-            used = (trials > 0) & ~np.isnan(chances[number]) & ~np.eye(k, dtype=bool)
-            used &= True if first != second else np.triu(np.ones((k, k), bool))
+        groups, upper = (1 - truth, truth), np.triu(np.ones((k, k), bool), 1)
+        for law, (first, second) in zip(chances, ((0, 0), (1, 0), (1, 1)), strict=True):
+            clients = groups[first].T @ groups[second]
+            both = (groups[first] * ones).T @ (groups[second] * ones)
+            used = (clients > 0) & ~np.isnan(law) & (upper if first == second else upper | upper.T)
             if not used.any():
                 continue
-            places = np.argwhere(used)
-            found.add(
-                binomial_tails(counts[used], trials[used], chances[number].clip(0, 1)[used]),
-                lambda at, sample=sample, places=places, counts=counts[used], trials=trials[used], law=chances[number][used]: (
-                    f"bits {places[at[0]][0]} and {places[at[0]][1]} of {sample.value} are both ones in {counts[at[0]]:,} of {trials[at[0]]:,} clients, "
-                    f"and {trials[at[0]] * law[at[0]]:,.0f} were expected"
-                ),
-            )
+            at = _add_bits(found, both[used], clients[used], law.clip(0, 1)[used])
+            if at is not None:
+                one, other = np.argwhere(used)[at]
+                found.finding = f"the pair of bits {one} and {other} of {sample.value} {found.finding}".replace(
+                    "a one", "two ones"
+                )
     return found.result(f"as declared in {found.number:,.0f} comparisons", _NOT_DECLARED)
 
 
-def test_of_lags(samples: Sequence[Sample]) -> NoiseTest:
-    """Test the number of ones at one bit in two reports of a client: a permanent response is drawn once, and the noise of each report anew."""
+def compare_lags(samples: Sequence[Sample]) -> NoiseTest:
+    """Test the number of ones at one bit in two reports: a permanent response is drawn once, and the noise of each report anew."""
     found = Comparisons("lags")
     for sample in samples:
         truth, bits, law = sample.truth, sample.bits.astype(bool), sample.law
-        independent = np.concatenate([np.full(block.num_bits, block.mechanism.has_independent_bits) for _, block in law.blocks])
+        independent = np.concatenate(
+            [np.full(block.num_bits, block.mechanism.has_independent_bits) for _, block in law.blocks]
+        )
         for first, second in combinations(range(bits.shape[1]), 2):
-            both, chances = bits[:, first] & bits[:, second], law.ones_in_both(first, second)
-            where = f"in reports {first + 1} and {second + 1} of {sample.value}"
-            for true in (0, 1):
-                trials, counts = (truth == true).sum(axis=0), ((truth == true) & both).sum(axis=0)
-                _add_bits(found, counts[None], trials[None], chances[true][None], lambda at, where=where: f"bit {at[1]} {where}")
-                for chance in np.unique(chances[true][independent]):
-                    pooled = independent & (chances[true] == chance)
-                    _add_bits(found, counts[pooled].sum(), trials[pooled].sum(), chance, lambda _, where=where: f"any bit {where}")
-    return found.result(f"as declared in {found.number:,.0f} comparisons", "The permanent response must be drawn once for a value and an epoch, and the noise of each report anew")
+            both = bits[:, first] & bits[:, second]
+            for true, chances in enumerate(law.ones_in_both(first, second)):
+                clients, counts = (truth == true).sum(axis=0), ((truth == true) & both).sum(axis=0)
+                found_at = [_add_bits(found, counts, clients, chances)]
+                for chance in np.unique(chances[independent]):
+                    pooled = independent & (chances == chance)
+                    found_at.append(_add_bits(found, counts[pooled].sum(), clients[pooled].sum(), chance))
+                for at in found_at:
+                    if at is not None:
+                        bit = f"bit {at[0]}" if at else "any bit"
+                        numbers = found.finding[found.finding.index("shows") :]
+                        found.finding = (
+                            f"{bit} of {sample.value} in both reports {first + 1} and {second + 1} {numbers}"
+                        )
+    return found.result(
+        f"as declared in {found.number:,.0f} comparisons",
+        "Draw the permanent response once for a value and an epoch, and the noise of each report anew",
+    )
 
 
-def test_of_repeats_within_clients(samples: Sequence[Sample]) -> NoiseTest:
+def compare_repeats_within_clients(samples: Sequence[Sample]) -> NoiseTest:
     """Test the number of clients with equal rows in two reports."""
     found = Comparisons("repeats within a client")
     for sample in samples:
@@ -279,43 +291,40 @@ def test_of_repeats_within_clients(samples: Sequence[Sample]) -> NoiseTest:
             logs = sample.law.log_repeats(first, second)
             for log in np.unique(logs):
                 of_law = (logs == log)[sample.cohorts]
-                count, trials = int(equal[of_law].sum()), int(of_law.sum())
-                found.add(
-                    binomial_tails(count, trials, min(1.0, math.exp(log))),
-                    lambda _, count=count, trials=trials, log=log, first=first, second=second, sample=sample: (
-                        f"reports {first + 1} and {second + 1} of {sample.value} are equal in {count:,} of {trials:,} clients, and {trials * math.exp(log):.3g} were expected"
-                    ),
-                )
+                count, clients = int(equal[of_law].sum()), int(of_law.sum())
+                if found.add(binomial_tails(count, clients, min(1.0, math.exp(log)))) is not None:
+                    found.finding = (
+                        f"reports {first + 1} and {second + 1} of {sample.value} are equal in {count:,} of {clients:,} clients, "
+                        f"and {clients * math.exp(log):.3g} were expected"
+                    )
     return found.result(f"as declared in {found.number:,.0f} comparisons", "Draw the noise of each report anew")
 
 
-def test_of_cohorts(samples: Sequence[Sample]) -> NoiseTest:
+def compare_cohorts(samples: Sequence[Sample]) -> NoiseTest:
     """Test whether cohorts are uniform, and labels independent of the value."""
     found, metric = Comparisons("cohorts"), samples[0].law.metric
-    m, all_numbers = metric.num_cohorts, len(samples[0].law.truth)
-    counts = np.array([np.bincount(sample.cohorts, minlength=all_numbers) for sample in samples])
-    of_value = np.zeros((0, all_numbers), np.int64)
-    for value in dict.fromkeys(sample.law.value for sample in samples):
-        mine = np.array([sample.law.value == value for sample in samples])
-        of_value = np.concatenate([of_value, counts[mine].sum(axis=0)[None]])
-    names = [value_text(value) for value in dict.fromkeys(sample.law.value for sample in samples)]
-    cohorts, sizes = of_value.reshape(len(names), -1, m).sum(axis=1), of_value.sum(axis=1)
-    if m > 1:
-        found.add(
-            binomial_tails(cohorts, sizes[:, None], 1 / m),
-            lambda at: f"{cohorts[at]:,} of {sizes[at[0]]:,} clients of {names[at[0]]} are in cohort {at[1]}, and {sizes[at[0]] / m:,.0f} were expected",
-        )
-    if all_numbers > m:
-        everyone, total = of_value.sum(axis=0), int(of_value.sum())
-        low, high = (
-            hypergeom.cdf(of_value, total, everyone, sizes[:, None]),
-            hypergeom.sf(of_value - 1, total, everyone, sizes[:, None]),
-        )
-        found.add(
-            np.minimum(1.0, 2 * np.minimum(low, high)),
-            lambda at: f"{of_value[at]:,} of {sizes[at[0]]:,} clients of {names[at[0]]} have label and cohort number {at[1]}, and {everyone[at[1]] * sizes[at[0]] / total:,.0f} were expected",
-        )
-    return found.result(f"as declared in {found.number:,.0f} comparisons", "A cohort and a label must not depend on the value")
+    m, numbers = metric.num_cohorts, len(samples[0].law.truth)
+    of_value: dict[AuditedValue, NDArray[np.int64]] = {}
+    for sample in samples:
+        counts = np.bincount(sample.cohorts, minlength=numbers)
+        of_value[sample.law.value] = of_value.get(sample.law.value, 0) + counts
+    names, counts = [value_text(value) for value in of_value], np.array(list(of_value.values()))
+    cohorts, sizes = counts.reshape(len(names), -1, m).sum(axis=1), counts.sum(axis=1)
+    at = found.add(binomial_tails(cohorts, sizes[:, None], 1 / m))
+    if at is not None:
+        found.finding = f"{cohorts[at]:,} of {sizes[at[0]]:,} clients of {names[at[0]]} are in cohort {at[1]}, and {sizes[at[0]] / m:,.0f} were expected"
+    if numbers > m:
+        everyone, total = counts.sum(axis=0), int(counts.sum())
+        law = hypergeom(total, everyone, sizes[:, None])
+        at = found.add(np.minimum(1.0, 2 * np.minimum(law.cdf(counts), law.sf(counts - 1))))
+        if at is not None:
+            found.finding = (
+                f"{counts[at]:,} of {sizes[at[0]]:,} clients of {names[at[0]]} have the label and cohort of number {at[1]}, "
+                f"and {everyone[at[1]] * sizes[at[0]] / total:,.0f} were expected"
+            )
+    return found.result(
+        f"as declared in {found.number:,.0f} comparisons", "A cohort and a label must not depend on the value"
+    )
 
 
 def _distinct(keys: NDArray[np.uint8]) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]:

@@ -125,10 +125,7 @@ class ReportLaw:
     def ones(self) -> Floats:
         """(2, k) probability of a one in a report, given the true bit."""
         return np.concatenate(
-            [
-                np.tile([[block.mechanism.p_star], [block.mechanism.q_star]], block.num_bits)
-                for _, block in self.blocks
-            ],
+            [np.tile([[block.mechanism.p_star], [block.mechanism.q_star]], block.num_bits) for _, block in self.blocks],
             axis=1,
         )
 
@@ -136,7 +133,10 @@ class ReportLaw:
         """(2, k) probability of ones at a bit in two reports, given the true bit."""
         if not self.in_one_epoch(first, second):
             return self.ones**2
-        return np.concatenate([np.repeat(count_probabilities(block, 2)[:, 2:], block.num_bits, axis=1) for _, block in self.blocks], axis=1)
+        return np.concatenate(
+            [np.repeat(count_probabilities(block, 2)[:, 2:], block.num_bits, axis=1) for _, block in self.blocks],
+            axis=1,
+        )
 
     def pairs(self) -> Floats:
         """(3, k, k) probability of ones at two bits of a report, of which none is true, the first is true, or both are; nan if it is unknown."""

@@ -1,8 +1,8 @@
 """Search for the pair of values, and for a client without a definition the distinguisher, that reveal most.
 
-    declared mechanism    the pair that needs the fewest trials by the declared law
-    unknown mechanism     two pairs from one scan over all values, with ratios learned for each cohort and each of its bits: the pair
-                          with the most extreme single bit of a cohort, and the pair with the largest divergence over all of them
+declared mechanism    the pair that needs the fewest trials by the declared law
+unknown mechanism     two pairs from one scan over all values, with ratios learned for each cohort and each of its bits: the pair
+                      with the most extreme single bit of a cohort, and the pair with the largest divergence over all of them
 """
 
 from __future__ import annotations

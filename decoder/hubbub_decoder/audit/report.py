@@ -21,8 +21,8 @@ from hubbub.text import format_count
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.audit.audit import Audit
 from hubbub_decoder.audit.clients import value_text
-from hubbub_decoder.audit.loss_law import POWER, TIGHTNESS
 from hubbub_decoder.audit.evidence import FAMILY_LEVEL, NoiseTest
+from hubbub_decoder.audit.loss_law import POWER, TIGHTNESS
 from hubbub_decoder.data.output_files import write_figure
 
 _MEASURED, _LIMIT, _CHANCE = "#2563a8", "#d9480f", "#9aa5b1"

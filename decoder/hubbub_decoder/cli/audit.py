@@ -171,7 +171,10 @@ def command(
         if len(metrics) > 1 and not any("error" in result for result in results):
             clients = max(result["trials"] for result in results) // 4
             show_stage("noise of all metrics")
-            add("several metrics", partial(_run_together, _selected(audited, metrics, None), metrics, clients, seed, level))
+            add(
+                "several metrics",
+                partial(_run_together, _selected(audited, metrics, None), metrics, clients, seed, level),
+            )
     if as_json:
         print_json(results)
     if any(result.get("refuted") for result in results):
@@ -288,7 +291,9 @@ def _grey_box_tests(client: Any, metric: Metric, values: list[AuditedValue], see
 
     if client is None:
         return [grey_box_test(encoder_client, metric, values, runs=RUNS // 10, seed=seed)]
-    return [grey_box_test(client.function, metric, values, seed=seed)] if isinstance(client, ReportFunctionClient) else []
+    return (
+        [grey_box_test(client.function, metric, values, seed=seed)] if isinstance(client, ReportFunctionClient) else []
+    )
 
 
 def _run_together(
@@ -297,10 +302,10 @@ def _run_together(
     """Tests of all metrics of one client together: as JSON values and in words."""
     from dataclasses import asdict, replace
 
-    from hubbub_decoder.audit.independence import tests_of_several_metrics
+    from hubbub_decoder.audit.independence import compare_metrics
 
     names = [metric.name for metric in metrics]
-    tests = [replace(test, level=level) for test in tests_of_several_metrics(client, metrics, clients, seed)]
+    tests = [replace(test, level=level) for test in compare_metrics(client, metrics, clients, seed)]
     shown = [{**asdict(test), "refuted": test.refuted} for test in tests]
     result = {"metrics": names, "refuted": any(test.refuted for test in tests), "noise_tests": shown}
     return result, "\n".join(f"{', '.join(names)}: {test.name}: {test.finding}" for test in tests)

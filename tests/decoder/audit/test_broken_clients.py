@@ -14,7 +14,7 @@ import pytest
 from hubbub import Metric, UnaryResponse
 from hubbub_decoder.audit.audit import audit_client, audit_metric
 from hubbub_decoder.audit.external_clients import FunctionClient
-from hubbub_decoder.audit.independence import independence_tests, tests_of_several_metrics
+from hubbub_decoder.audit.independence import compare_metrics, independence_tests
 from hubbub_decoder.audit.replay import replay_tests_of
 from hubbub_decoder.audit.trials import Schedule
 from hubbub_decoder.errors import AuditError
@@ -105,7 +105,7 @@ PAIRS = [
 @pytest.mark.parametrize("shared", ["", "permanent", "instantaneous"])
 def test_metrics_of_one_noise_are_refuted(kinds: tuple[str, ...], shared: str, unseen_seed: int) -> None:
     metrics = tuple(METRICS[kind] for kind in kinds)
-    noises, bits = tests_of_several_metrics(SimulatedMetrics(metrics, shared), metrics, 25_000, unseen_seed)
+    noises, bits = compare_metrics(SimulatedMetrics(metrics, shared), metrics, 25_000, unseen_seed)
     assert noises.refuted == bool(shared)
     assert not bits.refuted
 
@@ -113,7 +113,7 @@ def test_metrics_of_one_noise_are_refuted(kinds: tuple[str, ...], shared: str, u
 def test_report_that_depends_on_another_metrics_value_is_refuted(unseen_seed: int) -> None:
     """Of 25,000 clients, 2,500 send no value: 20 standard errors of a bit."""
     metrics = (METRICS["string"], METRICS["boolean"])
-    _, bits = tests_of_several_metrics(DependentMetrics(metrics), metrics, 25_000, unseen_seed)
+    _, bits = compare_metrics(DependentMetrics(metrics), metrics, 25_000, unseen_seed)
     assert bits.refuted
 
 

@@ -14,7 +14,9 @@ from hubbub_decoder.kinds.operations import operations_of
 from tests.support.every_kind import METRICS
 
 SURVEY = Metric.boolean("survey", UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.5))
-OTHER = Metric.categorical("browser", ("firefox", "chromium", "other"), UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.5))
+OTHER = Metric.categorical(
+    "browser", ("firefox", "chromium", "other"), UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.5)
+)
 
 
 @pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
@@ -69,7 +71,9 @@ def test_client_with_a_sampler_of_its_own_passes() -> None:
     def client(
         metric: Metric, value: AuditedValue, epoch: int | None, secret: Secret, random_bytes: RandomBytes
     ) -> tuple[int, int]:
-        return encoder_client(metric, value, epoch, secret, lambda number: bytes(255 - byte for byte in random_bytes(number)))
+        return encoder_client(
+            metric, value, epoch, secret, lambda number: bytes(255 - byte for byte in random_bytes(number))
+        )
 
     test = grey_box_test(client, OTHER, operations_of(OTHER).audited_values(), runs=200)
     assert not test.refuted

@@ -12,11 +12,11 @@ from hubbub import Metric, UnaryResponse
 from hubbub_decoder.audit.clients import SeveralEncoders
 from hubbub_decoder.audit.independence import (
     Noise,
+    compare_metrics,
     history_of,
     independence_test,
     independence_tests,
     overlap_exponents,
-    tests_of_several_metrics,
 )
 from tests.support.broken_clients import COINS, METRICS
 
@@ -92,4 +92,4 @@ def test_encoders_of_several_metrics_are_not_refuted() -> None:
     assert made.cohorts.shape == (50, 4)
     assert (made.cohorts[:, 0] == made.cohorts[:, 1]).all()
     assert made.bits.shape == (50, 2, sum(metric.num_bits for metric in metrics))
-    assert not any(test.refuted for test in tests_of_several_metrics(None, metrics, 1_024, None))
+    assert not any(test.refuted for test in compare_metrics(None, metrics, 1_024, None))

@@ -15,8 +15,8 @@ import pytest
 from hubbub import Metric, Params
 from hubbub.mechanisms.unary import UnaryResponse
 from hubbub_decoder.audit.clients import AuditedValue, ClientReports
-from hubbub_decoder.audit.laws import true_bits
 from hubbub_decoder.audit.frozen_clock import frozen_clock
+from hubbub_decoder.audit.laws import true_bits
 from hubbub_decoder.audit.replay import FALSE_ALARM, clients_per_batch, repetition_probability, replay_tests
 from hubbub_decoder.audit.trials import Schedule
 from tests.support.enumerate_mechanism import report_distribution

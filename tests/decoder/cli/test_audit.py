@@ -237,7 +237,9 @@ def sound_report(metric: Any, value: Any, epoch: int | None, secret: Any, random
     return encoder_client(metric, value, epoch, secret, random_bytes)
 
 
-def report_with_a_rare_truth(metric: Any, value: Any, epoch: int | None, secret: Any, random_bytes: Any) -> tuple[int, int]:
+def report_with_a_rare_truth(
+    metric: Any, value: Any, epoch: int | None, secret: Any, random_bytes: Any
+) -> tuple[int, int]:
     bare = int.from_bytes(random_bytes(2), "little") < 128
     cohort, bits = sound_report(metric, value, epoch, secret, random_bytes)
     return cohort, int(value is True) if bare else bits

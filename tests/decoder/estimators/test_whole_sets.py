@@ -179,7 +179,7 @@ def test_audit_of_whole_sets_reaches_their_epsilon(unseen_seed: int) -> None:
 
 
 def test_audit_of_a_set_that_blanks_fill_up_is_refused_by_name() -> None:
-    with pytest.raises(AuditError, match="packages: the true set of .* has random blanks"):
+    with pytest.raises(AuditError, match=r"packages: the true set of .* has random blanks"):
         audit_metric(metric_of(MECHANISMS[0]), values=[("a",), ("c", "d")])
 
 
