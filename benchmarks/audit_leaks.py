@@ -119,6 +119,7 @@ def table_of_leaks(benchmark: Benchmark, only: str) -> int:
             {
                 "leak": leak.name,
                 "verdict": "refuted" if refuting.refuted else "not refuted",
+                "first": refuting.name,
                 "by": ", ".join(test.name for test in tests if test.refuted),
                 "smallest p-value": f"{refuting.p_value:.0e}",
                 "clients": f"{trials:,}",

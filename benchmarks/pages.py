@@ -1,4 +1,4 @@
-"""Tables and pictures of docs/explanation, from the figures in docs/explanation/data.
+"""Tables and pictures of the documents, from the figures in docs/explanation/data.
 
     python -m benchmarks.pages          (or: make figures)
 
@@ -19,8 +19,9 @@ from matplotlib.figure import Figure
 
 from benchmarks.tables import FOLDER, Row, markdown, read_table
 
-PAGES = FOLDER.parent
-PICTURES = PAGES.parent / "images"
+DOCS = FOLDER.parents[1]
+PAGES = sorted([*DOCS.glob("explanation/*.md"), *DOCS.glob("how-to/*.md")])
+PICTURES = DOCS / "images"
 REPORTS = "100000"
 """Number of reports in the picture of the frequency oracles."""
 OURS = "hubbub, bit counts"
@@ -187,6 +188,26 @@ def folds() -> list[Row]:
     ]
 
 
+def audit_leaks() -> list[Row]:
+    """Broken clients and the verdict of an audit of each."""
+    return [
+        {
+            "leak": row["leak"],
+            "verdict": row["verdict"],
+            "test with the smallest p-value": row["first"],
+            "p-value": row["smallest p-value"],
+            "clients": row["clients"],
+            "seconds": row["seconds"],
+        }
+        for row in read_table("audit-leaks")
+    ]
+
+
+def smallest_leaks() -> list[Row]:
+    """Smallest share of true reports that an audit shows, by definition."""
+    return [{name: row[name] for name in row if name != "commit"} for row in read_table("audit-smallest-leaks")]
+
+
 TABLES: Mapping[str, Callable[[], list[Row]]] = {
     "grid": grid,
     "random-tasks": random_tasks,
@@ -196,6 +217,8 @@ TABLES: Mapping[str, Callable[[], list[Row]]] = {
     "few-values": few_values,
     "decode-time": decode_time,
     "folds": folds,
+    "audit-leaks": audit_leaks,
+    "audit-smallest-leaks": smallest_leaks,
 }
 
 
@@ -309,7 +332,7 @@ PICTURE_OF: Mapping[str, Callable[[], Figure]] = {
 
 def main() -> None:
     """Write the tables into the pages, and the pictures."""
-    for path in sorted(PAGES.glob("*.md")):
+    for path in PAGES:
         path.write_text(with_tables(path.read_text(encoding="utf-8")), encoding="utf-8")
     for name, draw in PICTURE_OF.items():
         with mpl.rc_context({"svg.hashsalt": name, "svg.fonttype": "none"}):

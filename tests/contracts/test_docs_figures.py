@@ -1,4 +1,4 @@
-"""Tables of measured figures in docs/explanation: they agree with the files of docs/explanation/data, and a page links every file."""
+"""Tables of measured figures in the documents: they agree with the files of docs/explanation/data, and a page links every file."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.pages import PICTURE_OF, TABLES, with_tables
+from benchmarks.pages import PAGES, PICTURE_OF, TABLES, with_tables
 from benchmarks.tables import FOLDER, read_table
 from tests.support.paths import DOCS
 
-PAGES = sorted((DOCS / "explanation").glob("*.md"))
 FILES = sorted(FOLDER.glob("*.csv"))
 
 
