@@ -30,8 +30,8 @@ from hubbub_decoder.audit.replay import replay_tests_of
 from tests.support import broken_clients as broken
 from tests.support.broken_clients import METRICS, SimulatedClient
 
-STRING = Metric.string("page", Params(num_bits=128, num_hashes=2, num_cohorts=64, **broken.NOISE))
-COINS = Metric.string("page", Params(num_bits=128, num_hashes=2, num_cohorts=64, **broken.COINS))
+STRING = Metric.string("page", Params(num_bits=64, num_hashes=2, num_cohorts=64, **broken.NOISE))
+COINS = Metric.string("page", Params(num_bits=64, num_hashes=2, num_cohorts=64, **broken.COINS))
 ROWS = Metric(
     "theme",
     CategoricalKind.one_hot(
@@ -150,7 +150,7 @@ def p_values_of_correct_clients(audits: int) -> int:
 def smallest_leaks(benchmark: Benchmark) -> None:
     """Smallest share of clients with a true first report that the row of the value shows with probability .99, for the clients of a default audit."""
     table = benchmark.table("audit-smallest-leaks")
-    for name, metric in {**METRICS, "string of 128 bits": STRING}.items():
+    for name, metric in {**METRICS, "string of 64 bits": STRING}.items():
         audit_law = law_of(metric)
         clients = audit_law[1]
         chance = audit_law[0]

@@ -46,8 +46,8 @@ _GRID = 1e-6
 """Grid of scores."""
 _SMALLEST_TAIL, _LARGEST_LOG = 1e-290, 700.0
 """Limits of floats."""
-_REPEAT_FACTORS = 1 + 2.0 ** np.arange(-10, 900, 2)
-"""e**theta of the repeats: from a thousandth more repeats than the law expects, to one where it expects 1e-270."""
+_REPEAT_FACTORS = 1 + 2.0 ** np.arange(-10, 300, 3)
+"""e**theta of the repeats: from a thousandth more repeats than the law expects, to one where it expects 1e-90."""
 _NOT_DECLARED = "The noise does not have the declared law. Compare the client with the definition"
 
 
