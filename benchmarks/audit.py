@@ -139,7 +139,7 @@ def run(file: Path, trials: int | None, table: Table) -> int:
     tests = [test for name in definitions for test in independence_tests(None, definitions[name], None, CLIENTS, None)]
     if len(definitions) > 1:
         metrics = [definitions[name] for name in definitions]
-        tests.append(compare_metrics(None, metrics, CLIENTS, None))
+        tests += compare_metrics(None, metrics, CLIENTS, None)
     dependent = [test for test in tests if test.refuted]
     for test in dependent:
         print(f"  {file.name}: {test.name}: {test.finding}")

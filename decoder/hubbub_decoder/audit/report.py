@@ -54,12 +54,17 @@ def describe(name: str, audit: Audit, tests: Sequence[NoiseTest] = ()) -> str:
             f"  the client is refuted: one that has the declared law is refuted with probability at most {FAMILY_LEVEL:.0e}. "
             "Do not deploy this client"
         )
+    elif bound.epsilon > audit.claim:
+        lines.append(
+            f"  a correct client has a bound above its claim with probability at most {1 - audit.confidence:.3g}, which does not refute: repeat "
+            "the audit with more --trials"
+        )
     elif math.isinf(audit.trials_needed):
         lines.append("  no number of trials reaches the claim with these values: the bound is valid, but loose")
-    elif audit.trials_needed > audit.trials:
+    elif audit.trials_needed > 4 * bound.trials:
         lines.append(
-            f"  {audit.trials:,} of about {audit.trials_needed:,} clients that a bound of {TIGHTNESS:.0%} of the claim needs "
-            f"(power {POWER:.0%}): the bound is valid, but loose; use --trials {audit.trials_needed}"
+            f"  {bound.trials:,} of about {audit.trials_needed / 4:,.0f} clients of each value that a bound of {TIGHTNESS:.0%} of the claim "
+            f"needs (power {POWER:.0%}): the bound is valid, but loose; use --trials {audit.trials_needed}"
         )
     lines += [f"  {'REFUTED ' if test.refuted else ''}{test.name}: {test.finding}" for test in all_tests]
     return "\n".join(lines)
