@@ -231,9 +231,11 @@ def _test_of_several_reports(first: Sample, second: Sample) -> NoiseTest:
     reports -= reports % metric.hold if metric.hold is not None and metric.hold < reports else 0
     schedule, claim = Schedule.of(reports, metric.hold), declared_epsilon(metric, reports)
     ratio, clients = DeclaredRatio(first.law, second.law), min(len(first.bits), len(second.bits))
-    scores = [ratio.scores(ClientReports(sample.cohorts, sample.bits[:, :reports])) for sample in (first, second)]
+    scores, scores_other = (
+        ratio.scores(ClientReports(sample.cohorts, sample.bits[:, :reports])) for sample in (first, second)
+    )
     event = declared_event(_loss(first.law, second.law, schedule), clients, LEVEL)
-    bound = bound_of_event(event, *scores, LEVEL)
+    bound = bound_of_event(event, scores, scores_other, LEVEL)
     return NoiseTest(
         f"epsilon of {format_count(reports, 'report')}", p_value_of_claim(bound, claim), _finding(bound, claim)
     )

@@ -265,17 +265,14 @@ def compare_lags(samples: Sequence[Sample]) -> NoiseTest:
             both = bits[:, first] & bits[:, second]
             for true, chances in enumerate(law.ones_in_both(first, second)):
                 clients, counts = (truth == true).sum(axis=0), ((truth == true) & both).sum(axis=0)
-                found_at = [_add_bits(found, counts, clients, chances)]
+                where = f"of {sample.value} in both reports {first + 1} and {second + 1}"
+                at = _add_bits(found, counts, clients, chances)
+                if at is not None:
+                    found.finding = f"bit {at[0]} {where} {found.finding}"
                 for chance in np.unique(chances[independent]):
                     pooled = independent & (chances == chance)
-                    found_at.append(_add_bits(found, counts[pooled].sum(), clients[pooled].sum(), chance))
-                for at in found_at:
-                    if at is not None:
-                        bit = f"bit {at[0]}" if at else "any bit"
-                        numbers = found.finding[found.finding.index("shows") :]
-                        found.finding = (
-                            f"{bit} of {sample.value} in both reports {first + 1} and {second + 1} {numbers}"
-                        )
+                    if _add_bits(found, counts[pooled].sum(), clients[pooled].sum(), chance) is not None:
+                        found.finding = f"any bit {where} {found.finding}"
     return found.result(
         f"as declared in {found.number:,.0f} comparisons",
         "Draw the permanent response once for a value and an epoch, and the noise of each report anew",

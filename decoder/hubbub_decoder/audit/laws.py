@@ -149,11 +149,14 @@ class ReportLaw:
         return law
 
     def log_repeats(self, first: int, second: int) -> Floats:
-        """(cohorts,) ln of the probability that two reports of a client are equal; of different epochs, an upper bound."""
+        """(cohorts,) ln of the probability that two reports of a client are equal."""
         logs = np.zeros(len(self.truth))
         for of_block, block in self.blocks:
-            law = block.mechanism.log_repeat
-            if not self.in_one_epoch(first, second):
-                law = lambda bits, ones, block=block: block.mechanism.log_collision(bits, ones, 1)  # noqa: E731
-            logs += [law(block.num_bits, int(ones)) for ones in self.truth[:, of_block].sum(axis=1)]
+            together = self.in_one_epoch(first, second)
+            logs += [
+                block.mechanism.log_repeat(block.num_bits, ones)
+                if together
+                else block.mechanism.log_collision(block.num_bits, ones, 1)
+                for ones in self.truth[:, of_block].sum(axis=1).tolist()
+            ]
         return logs
