@@ -30,8 +30,9 @@ from hubbub_decoder.audit.replay import replay_tests_of
 from tests.support import broken_clients as broken
 from tests.support.broken_clients import METRICS, SimulatedClient
 
-STRING = Metric.string("page", Params(num_bits=64, num_hashes=2, num_cohorts=64, **broken.NOISE))
-COINS = Metric.string("page", Params(num_bits=64, num_hashes=2, num_cohorts=64, **broken.COINS))
+STRING = Metric.string("page", Params(num_bits=64, num_hashes=1, num_cohorts=64, prob_p=0.25, prob_q=0.75, prob_f=0.25))
+TWO_HASHES = Metric.string("page", Params(num_bits=64, num_hashes=2, num_cohorts=64, **broken.NOISE))
+COINS = Metric.string("page", Params(num_bits=64, num_hashes=1, num_cohorts=64, **broken.COINS))
 ROWS = Metric(
     "theme",
     CategoricalKind.one_hot(
@@ -57,8 +58,8 @@ def leaks() -> list[Leak]:
     issue = [
         ("w + 1 ones in 2 % of the reports of one value", ROWS, broken.OneMoreOne(ROWS, "b")),
         ("two bits coupled by the value", COINS, broken.CoupledBits(COINS)),
-        ("noise of 16 bits of entropy", STRING, broken.NoiseOfFewSeeds(STRING, 16)),
-        ("noise of 24 bits of entropy", STRING, broken.NoiseOfFewSeeds(STRING, 24)),
+        ("noise of 16 bits of entropy", TWO_HASHES, broken.NoiseOfFewSeeds(TWO_HASHES, 16)),
+        ("noise of 24 bits of entropy", TWO_HASHES, broken.NoiseOfFewSeeds(TWO_HASHES, 24)),
         ("true first report of .1 % of the clients", STRING, broken.TrueFirstReport(STRING)),
         ("a set asks another item each period", SET, broken.AnotherItemEachPeriod(SET)),
         ("permanent response drawn again each fifth report", STRING, broken.RedrawnEachFifthReport(STRING)),

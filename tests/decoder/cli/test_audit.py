@@ -224,10 +224,12 @@ for line in sys.stdin:
     assert both["refuted"] == (fault == "both have the noise of the secret")
 
 
-def test_grey_box_client_with_a_rare_true_report_is_refuted(survey: str) -> None:
-    """No number of 8,000 clients shows a true report of a thousandth; one of 14,000 sets of coins does, but for a probability of 1e-6."""
+def test_grey_box_client_with_a_rare_true_report_is_refuted(tmp_path: Path) -> None:
+    """8,000 clients do not show a true report of two thousandths; one of 14,000 sets of coins does, but for a probability of 1e-12."""
+    survey = tmp_path / "metrics.toml"
+    survey.write_text(SURVEY.replace("prob_p = 0\nprob_q = 1", "prob_p = 0.25\nprob_q = 0.75"))
     for function, code in (("sound_report", 0), ("report_with_a_rare_truth", 3)):
-        done = audit(survey, *FAST, f"--grey-box={__name__}:{function}", "--json")
+        done = audit(str(survey), *FAST, f"--grey-box={__name__}:{function}", "--json")
         assert done.exit_code == code, done.output
         (result,) = json.loads(done.stdout)
         assert [test["name"] for test in result["noise_tests"] if test["refuted"]] == ["grey box"] * (code == 3)
