@@ -62,6 +62,7 @@ def leaks() -> list[Leak]:
         ("noise of 24 bits of entropy", TWO_HASHES, broken.NoiseOfFewSeeds(TWO_HASHES, 24)),
         ("true first report of .1 % of the clients", STRING, broken.TrueFirstReport(STRING)),
         ("a set asks another item each period", SET, broken.AnotherItemEachPeriod(SET)),
+        ("the same, with the first item in its label", SET, broken.AnotherItemEachPeriod(SET, hides=True)),
         ("permanent response drawn again each fifth report", STRING, broken.RedrawnEachFifthReport(STRING)),
         ("copies of the first report", STRING, broken.CopyOfTheFirstReport(STRING)),
     ]

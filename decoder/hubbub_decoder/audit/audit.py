@@ -217,9 +217,11 @@ def _scored(
     law: ReportLaw, distinguisher: DeclaredRatio, laboratory: Laboratory, clients: int
 ) -> tuple[Floats, Sample]:
     """Scores of new clients of a value, and a sample of the first of them."""
-    most, scores, kept = _MAX_CELLS // (laboratory.schedule.reports * laboratory.num_bits), [], []
+    most = max(1, _MAX_CELLS // (laboratory.schedule.reports * laboratory.num_bits))
+    scores: list[Floats] = []
+    kept: list[ClientReports] = []
     for made in laboratory.observe(law.value, clients):
-        if sum(map(len, scores)) < max(1, most):
+        if sum(len(block.cohorts) for block in kept) < most:
             kept.append(made)
         scores.append(distinguisher.scores(made))
     return np.concatenate(scores), _sample(law, kept)

@@ -26,6 +26,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -127,12 +128,12 @@ def compare_rows(samples: Sequence[Sample]) -> NoiseTest:
                 bare = ", that of the value without noise" if (rows[row] == sample.truth[row]).all() else ""
                 found.finding = (
                     f"report {report + 1} of {counts[at]:,} of {size:,} clients of {sample.value} has one row{bare}, "
-                    f"and {size * math.exp(logs[at]):.3g} were expected"
+                    f"and {_rounded(size * math.exp(logs[at]))} were expected"
                 )
     return found.result(f"{distinct:,} different rows are as frequent as declared", _NOT_DECLARED)
 
 
-def _row_tails(counts: Floats, clients: Floats, logs: Floats) -> Floats:
+def _row_tails(counts: NDArray[np.integer[Any]], clients: NDArray[np.integer[Any]], logs: Floats) -> Floats:
     """P-values of the numbers of clients with a row over the share P(row) of the level, at most 1.
 
     A tail below the smallest float has the union bound  C(n, count) P(row)**count.
@@ -168,7 +169,7 @@ def compare_repeats_among_clients(samples: Sequence[Sample]) -> NoiseTest:
     repeats, expected = int((~is_first).sum()), float(known.sum())
     exponents = repeats * np.log(_REPEAT_FACTORS) - (_REPEAT_FACTORS - 1) * expected
     log_e = float(logsumexp(exponents)) - math.log(len(_REPEAT_FACTORS))
-    text = f"{repeats:,} of {len(rows):,} clients repeat the row of an earlier client with the same true bits, and {expected:.3g} were expected"
+    text = f"{repeats:,} of {len(rows):,} clients repeat the row of an earlier client with the same true bits, and {_rounded(expected)} were expected"
     found = Comparisons("repeats among clients", finding=text)
     found.add(math.exp(-min(max(log_e, 0.0), _LARGEST_LOG)))
     return found.result(
@@ -292,7 +293,7 @@ def compare_repeats_within_clients(samples: Sequence[Sample]) -> NoiseTest:
                 if found.add(binomial_tails(count, clients, min(1.0, math.exp(log)))) is not None:
                     found.finding = (
                         f"reports {first + 1} and {second + 1} of {sample.value} are equal in {count:,} of {clients:,} clients, "
-                        f"and {clients * math.exp(log):.3g} were expected"
+                        f"and {_rounded(clients * math.exp(log))} were expected"
                     )
     return found.result(f"as declared in {found.number:,.0f} comparisons", "Draw the noise of each report anew")
 
@@ -322,6 +323,10 @@ def compare_cohorts(samples: Sequence[Sample]) -> NoiseTest:
     return found.result(
         f"as declared in {found.number:,.0f} comparisons", "A cohort and a label must not depend on the value"
     )
+
+
+def _rounded(number: float) -> str:
+    return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
 
 
 def _distinct(keys: NDArray[np.uint8]) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]:

@@ -195,7 +195,8 @@ def _client(
     from hubbub_decoder.audit.grey_box import ReportFunctionClient
 
     if grey_box is not None:
-        return ReportFunctionClient(FunctionClient.load(grey_box).function, tuple(metrics))
+        report: Any = FunctionClient.load(grey_box).function
+        return ReportFunctionClient(report, tuple(metrics))
     if function is not None:
         return FunctionClient.load(function)
     return None if program is None else AdapterClient(program, tuple(metrics), timeout)
