@@ -31,8 +31,10 @@ from tests.support import broken_clients as broken
 from tests.support.broken_clients import METRICS, SimulatedClient
 
 STRING = Metric.string("page", Params(num_bits=64, num_hashes=1, num_cohorts=64, prob_p=0.25, prob_q=0.75, prob_f=0.25))
-TWO_HASHES = Metric.string("page", Params(num_bits=64, num_hashes=2, num_cohorts=64, **broken.NOISE))
-COINS = Metric.string("page", Params(num_bits=64, num_hashes=1, num_cohorts=64, **broken.COINS))
+TWO_HASHES = Metric.string(
+    "page", Params(num_bits=64, num_hashes=2, num_cohorts=64, prob_p=0.25, prob_q=0.75, prob_f=0.5)
+)
+COINS = Metric.string("page", Params(num_bits=64, num_hashes=1, num_cohorts=64, prob_p=0, prob_q=1, prob_f=0.5))
 ROWS = Metric(
     "theme",
     CategoricalKind.one_hot(
@@ -87,7 +89,7 @@ def leaks() -> list[Leak]:
         ("report depends on another metric's value", PAIR, broken.DependentMetrics(PAIR)),
         ("seeded with the time", broken.PAGE, FunctionClient.load("tests.support.broken_clients:seeded_with_the_time")),
     ]
-    groups = {"named": issue, "earlier": earlier, "documented": documented}
+    groups: dict[str, list[tuple[str, Any, Any]]] = {"named": issue, "earlier": earlier, "documented": documented}
     return [Leak(group, *row) for group, rows in groups.items() for row in rows]
 
 

@@ -313,8 +313,7 @@ class HashedUniforms:
             for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
                 x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
             x ^= x >> np.uint64(31)
-        uniforms: Floats = (x >> np.uint64(11)) * 2.0**-53
-        return uniforms
+        return (x >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 @dataclass(frozen=True)

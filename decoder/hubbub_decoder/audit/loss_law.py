@@ -25,7 +25,7 @@ from scipy.stats import norm
 
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import Params
-from hubbub_decoder.array_types import Floats
+from hubbub_decoder.array_types import Bits, Floats
 from hubbub_decoder.audit.bound import Event
 from hubbub_decoder.audit.distinguisher import log_ratio
 from hubbub_decoder.audit.laws import Flags, count_probabilities
@@ -48,7 +48,7 @@ class LossLaw:
     second: Floats
 
 
-def loss_law(metric: Metric, bits: Flags, bits_other: Flags, reports: int, epochs: int) -> LossLaw:
+def loss_law(metric: Metric, bits: Bits | Flags, bits_other: Bits | Flags, reports: int, epochs: int) -> LossLaw:
     """Law of the score of t reports in each of several epochs, mixed over the cohorts.
 
     bits, bits_other : (m, k) `response_bits` of the two values

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hubbub.metrics.metric import Metric
+from hubbub_decoder.array_types import Bits
 from hubbub_decoder.audit.bound import Event, bound_of_event, choose_event
 from hubbub_decoder.audit.clients import MAX_COHORTS, AuditedValue
 from hubbub_decoder.audit.distinguisher import LearnedRatio, Observations, count_histogram, learned_ratios
@@ -38,7 +39,7 @@ class Candidate:
 
 
 def declared_pair(
-    metric: Metric, bits: Sequence[Flags], schedule: Schedule, claim: float, alpha: float
+    metric: Metric, bits: Sequence[Bits | Flags], schedule: Schedule, claim: float, alpha: float
 ) -> tuple[int, int, float]:
     """Pair with the fewest trials of each value by the declared law, and that number; infinite if no pair reaches the claim."""
     needed = {

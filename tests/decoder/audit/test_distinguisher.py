@@ -57,7 +57,7 @@ def test_score_is_the_log_likelihood_ratio_of_all_reports(
         assert of_value.log_probabilities(made.cohorts, made.bits) == pytest.approx(logs, abs=1e-9)
     possible = np.isfinite(expected)
     assert possible.any()
-    scores = DeclaredRatio(*laws).scores(made)
+    scores = DeclaredRatio(laws[0], laws[1]).scores(made)
     assert np.abs(scores[possible] - expected[possible]).max() <= 1e-6  # the grid of scores
 
 
