@@ -112,7 +112,8 @@ def test_several_metrics_of_a_client_are_tested_together(tmp_path: Path, client:
     first, second, both = json.loads(done.stdout)
     assert done.exit_code == code, done.output
     assert [first["metric"], second["metric"], both["metrics"]] == ["survey", "second", ["survey", "second"]]
-    assert both["refuted"] == (client == "two_surveys_of_one_coin")
+    assert both["refuted"] == (client != "two_surveys")
+    assert both["noise_tests"][0]["refuted"] == (client == "two_surveys_of_one_coin")
     assert first["refuted_by_bound"] is False
     assert second["refuted_by_bound"] == (client == "broken_survey")
 
@@ -221,7 +222,7 @@ for line in sys.stdin:
     assert done.exit_code == 3, done.output
     assert first["refuted_by_bound"] is False
     assert second["refuted_by_bound"] == (fault == "the second has no noise")
-    assert both["refuted"] == (fault == "both have the noise of the secret")
+    assert both["noise_tests"][0]["refuted"] == (fault == "both have the noise of the secret")
 
 
 def test_grey_box_client_with_a_rare_true_report_is_refuted(tmp_path: Path) -> None:
