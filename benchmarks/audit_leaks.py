@@ -123,7 +123,6 @@ def table_of_leaks(benchmark: Benchmark, only: str) -> int:
             {
                 "leak": leak.name,
                 "verdict": "refuted" if refuting.refuted else "not refuted",
-                "first": refuting.name,
                 "by": ", ".join(test.name for test in tests if test.refuted),
                 "smallest p-value": f"{refuting.p_value:.0e}",
                 "clients": f"{trials:,}",
@@ -152,39 +151,24 @@ def p_values_of_correct_clients(audits: int) -> int:
 
 
 def smallest_leaks(benchmark: Benchmark) -> None:
-    """Smallest share of clients with a true first report that the row of the value shows with probability .99, for the clients of a default audit."""
+    """Smallest share of clients with a true report that the test of rows shows with probability .99, by the probability of the true row."""
     table = benchmark.table("audit-smallest-leaks")
-    for name, metric in {**METRICS, "string of 64 bits": STRING}.items():
-        audit_law = law_of(metric)
-        clients = audit_law[1]
-        chance = audit_law[0]
-        share = smallest_share(chance, clients)
+    cases = {
+        "boolean, .25 of the answers inverted": (0.75, 34_453),
+        "four categories, p = .25 and q = .75": (0.625**4, 98_451),
+        "a row of probability .001": (1e-3, 100_000),
+        "a row of probability .00001": (1e-5, 100_000),
+    }
+    for name, (chance, clients) in cases.items():
         table.add(
             {
-                "metric": name,
-                "clients": f"{clients:,}",
+                "definition": name,
                 "P(true row)": f"{chance:.2g}",
-                "smallest share": f"{share:.2g}",
-                "clients for .1 %": f"{clients_needed(chance):.2g}",
+                "clients of the value": f"{clients:,}",
+                "smallest share": f"{smallest_share(chance, clients):.2g}",
+                "clients for .1 %": f"{clients_needed(chance):.1e}",
             }
         )
-
-
-def law_of(metric: Metric) -> tuple[float, int]:
-    """Probability of the true row of the first value, and the clients with it in a default audit."""
-    from hubbub_decoder.audit.audit import MAX_DEFAULT_TRIALS, MIN_TRIALS, declared_epsilon
-    from hubbub_decoder.audit.laws import ReportLaw
-    from hubbub_decoder.audit.pair_search import declared_pair
-    from hubbub_decoder.audit.trials import Schedule
-    from hubbub_decoder.kinds.operations import operations_of
-
-    laws = [ReportLaw(metric, value) for value in operations_of(metric).audited_values()]
-    i, _, per_value = declared_pair(
-        metric, [law.truth for law in laws], Schedule(1, 1), declared_epsilon(metric, 1), 0.01
-    )
-    law = laws[i]
-    logs = law.log_probabilities(np.zeros(1, np.int64), law.truth[:1, None].astype(np.uint8))
-    return float(np.exp(logs[0])), int(np.clip(4 * per_value, MIN_TRIALS, MAX_DEFAULT_TRIALS)) // 4
 
 
 def smallest_share(chance: float, clients: int) -> float:

@@ -190,17 +190,8 @@ def folds() -> list[Row]:
 
 def audit_leaks() -> list[Row]:
     """Broken clients and the verdict of an audit of each."""
-    return [
-        {
-            "leak": row["leak"],
-            "verdict": row["verdict"],
-            "test with the smallest p-value": row["first"],
-            "p-value": row["smallest p-value"],
-            "clients": row["clients"],
-            "seconds": row["seconds"],
-        }
-        for row in read_table("audit-leaks")
-    ]
+    names = ("leak", "verdict", "by", "clients", "seconds")
+    return [{name: row[name] for name in names} for row in read_table("audit-leaks")]
 
 
 def smallest_leaks() -> list[Row]:
