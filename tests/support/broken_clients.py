@@ -523,7 +523,7 @@ def faults(metric: Metric) -> Iterator[Fault]:
 def spoiled_estimates(metric: Metric) -> Iterator[Fault]:
     """Faults that spoil estimates and keep epsilon."""
     yield Fault("exchanged p and q", ExchangedProbabilities(metric))
-    if num_cohorts(metric) > 1:
+    if metric.num_cohorts > 1:
         yield Fault("unused cohorts", UnusedCohorts(metric))
 
 

@@ -75,9 +75,11 @@ def test_client_with_any_bit_without_noise_is_refuted(metric: Metric, fault: Fau
 def test_client_that_spoils_estimates_is_refuted(kind: str, unseen_seed: int) -> None:
     """Exchanged p and q, and unused cohorts, keep epsilon, but do not have the declared law."""
     for fault in spoiled_estimates(METRICS[kind]):
-        audit = audit_metric(METRICS[kind], client=fault.client, trials=100_000, seed=unseen_seed)
+        audit = audit_metric(
+            METRICS[kind], client=fault.client, trials=100_000, confidence=CONFIDENCE, seed=unseen_seed
+        )
         assert audit.refuted
-        assert audit.bound.epsilon <= audit.claim or audit.confidence < CONFIDENCE
+        assert audit.bound.epsilon <= audit.claim
 
 
 @pytest.mark.parametrize("kind", METRICS)
@@ -111,9 +113,9 @@ def test_metrics_of_one_noise_are_refuted(kinds: tuple[str, ...], shared: str, u
 
 
 def test_report_that_depends_on_another_metrics_value_is_refuted(unseen_seed: int) -> None:
-    """Of 25,000 clients, 2,500 send no value: 20 standard errors of a bit."""
+    """Half of the 6,250 clients with a true bit send no value: 20 standard errors of that bit."""
     metrics = (METRICS["string"], METRICS["boolean"])
-    _, bits = compare_metrics(DependentMetrics(metrics), metrics, 25_000, unseen_seed)
+    _, bits = compare_metrics(DependentMetrics(metrics, 0.5), metrics, 25_000, unseen_seed)
     assert bits.refuted
 
 
