@@ -24,8 +24,11 @@ from hubbub.metrics.params import Params
 from hubbub_decoder.array_types import Bits, Floats
 from hubbub_decoder.audit.clients import AuditedValue
 from hubbub_decoder.errors import AuditError
+from hubbub_decoder.random_state import seeded
 
 Flags = NDArray[np.bool_]
+_RESPONSES = 32
+"""Permanent responses of a value, which are all equal by chance with probability 2**-31 or less if they are random."""
 
 
 def num_cohorts(metric: Metric) -> int:
@@ -53,15 +56,17 @@ def response_bits(metric: Metric, value: AuditedValue) -> Bits:
         if block.mechanism.has_independent_bits or block.mechanism.has_permanent_noise:
             continue
         num_bytes, respond = block.mechanism.permanent_response(block.num_bits)
+        rng = seeded(0)
+        words = [rng.bytes(num_bytes) for _ in range(_RESPONSES)]
         for cohort, row in enumerate(bits[:, of_block]):
             own = int.from_bytes(np.packbits(row, bitorder="little").tobytes(), "little")
-            low, high = (respond(own, bytes([filler] * num_bytes)) for filler in (0, 255))
-            if low != high:
+            response, *others = {respond(own, word) for word in words}
+            if others:
                 raise AuditError(
                     f"{metric.name}: the true set of {value!r} has random blanks, so its rows have no single law. "
                     "Audit sets of max_items items, and no value"
                 )
-            bits[cohort, of_block] = [low >> bit & 1 for bit in range(block.num_bits)]
+            bits[cohort, of_block] = [response >> bit & 1 for bit in range(block.num_bits)]
     return bits
 
 
