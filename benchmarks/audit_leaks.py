@@ -70,7 +70,7 @@ def leaks() -> list[Leak]:
     ]
     earlier = [
         ("noise never clears a one", STRING, broken.NeverClearsAOne(STRING)),
-        ("one bit without noise", STRING, broken.BitWithoutNoise(STRING, 127)),
+        ("one bit without noise", STRING, broken.BitWithoutNoise(STRING, 63)),
         ("one part without noise", JOINT, broken.PartWithoutNoise(JOINT, 1)),
         ("cohort of the value", STRING, broken.CohortOfTheValue(STRING)),
         ("cohort of the value in half of the clients", STRING, broken.CohortSometimesOfTheValue(STRING)),
