@@ -209,10 +209,12 @@ def compare_single_bits(samples: Sequence[Sample]) -> NoiseTest:
         truth, bits, law = sample.truth, sample.bits, sample.law
         k, cohorts = bits.shape[2], len(law.truth)
         for true in (0, 1):
-            ones = ((truth == true)[:, None] & (bits == 1)).sum(axis=0)
-            at = _add_bits(found, ones, (truth == true).sum(axis=0), law.ones[true])
+            ones, clients = ((truth == true)[:, None] & (bits == 1)).sum(axis=0), (truth == true).sum(axis=0)
+            at = _add_bits(found, ones, clients, law.ones[true])
             if at is not None:
                 found.finding = f"bit {at[1]} of report {at[0] + 1} of {sample.value} {found.finding}"
+            for report, counts in enumerate(ones, start=1):
+                _add_all_bits(found, law, counts, clients, law.ones[true], f"of report {report} of {sample.value}")
         cells = (sample.cohorts[:, None] * k + np.arange(k)).ravel()
         ones = np.bincount(cells, bits[:, 0].ravel(), cohorts * k).reshape(-1, k)
         clients = np.bincount(sample.cohorts, minlength=cohorts)[:, None]
@@ -229,6 +231,17 @@ def _add_bits(found: Comparisons, ones: ArrayLike, clients: ArrayLike, chances: 
     if at is not None:
         found.finding = f"shows a one in {x[at]:,.0f} of {n[at]:,.0f} clients, and {n[at] * p[at]:,.0f} were expected"
     return at
+
+
+def _add_all_bits(
+    found: Comparisons, law: ReportLaw, counts: ArrayLike, clients: ArrayLike, chances: ArrayLike, where: str
+) -> None:
+    """Add the sums over all bits of independent noise with one probability of a one: they are binomial, too."""
+    x, n, p = np.broadcast_arrays(counts, clients, chances)
+    for chance in np.unique(p[law.has_independent_noise]):
+        pooled = law.has_independent_noise & (p == chance)
+        if _add_bits(found, x[pooled].sum(), n[pooled].sum(), chance) is not None:
+            found.finding = f"any bit {where} {found.finding}"
 
 
 def compare_pairs_of_bits(samples: Sequence[Sample]) -> NoiseTest:
@@ -259,9 +272,6 @@ def compare_lags(samples: Sequence[Sample]) -> NoiseTest:
     found = Comparisons("lags")
     for sample in samples:
         truth, bits, law = sample.truth, sample.bits.astype(bool), sample.law
-        independent = np.concatenate(
-            [np.full(block.num_bits, block.mechanism.has_independent_bits) for _, block in law.blocks]
-        )
         for first, second in combinations(range(bits.shape[1]), 2):
             both = bits[:, first] & bits[:, second]
             for true, chances in enumerate(law.ones_in_both(first, second)):
@@ -270,10 +280,7 @@ def compare_lags(samples: Sequence[Sample]) -> NoiseTest:
                 at = _add_bits(found, counts, clients, chances)
                 if at is not None:
                     found.finding = f"bit {at[0]} {where} {found.finding}"
-                for chance in np.unique(chances[independent]):
-                    pooled = independent & (chances == chance)
-                    if _add_bits(found, counts[pooled].sum(), clients[pooled].sum(), chance) is not None:
-                        found.finding = f"any bit {where} {found.finding}"
+                _add_all_bits(found, law, counts, clients, chances, where)
     return found.result(
         f"as declared in {found.number:,.0f} comparisons",
         "Draw the permanent response once for a value and an epoch, and the noise of each report anew",

@@ -127,6 +127,13 @@ class ReportLaw:
         return logs
 
     @cached_property
+    def has_independent_noise(self) -> Flags:
+        """(k,) whether the noise of a bit is independent of that of all other bits."""
+        return np.concatenate(
+            [np.full(block.num_bits, block.mechanism.has_independent_bits) for _, block in self.blocks]
+        )
+
+    @cached_property
     def ones(self) -> Floats:
         """(2, k) probability of a one in a report, given the true bit."""
         return np.concatenate(
