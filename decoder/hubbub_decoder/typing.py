@@ -7,6 +7,7 @@ from hubbub_decoder.association.joint_shares import JointShares
 from hubbub_decoder.association.margins import MarginFit
 from hubbub_decoder.audit.bound import Bound, Event
 from hubbub_decoder.audit.clients import AuditedClient, AuditedValue, ClientReports
+from hubbub_decoder.audit.evidence import NoiseTest
 from hubbub_decoder.audit.trials import Schedule
 from hubbub_decoder.documents.document import Document
 from hubbub_decoder.model.design_matrix import DesignMatrix
@@ -37,6 +38,7 @@ __all__ = [
     "JointPopulation",
     "JointShares",
     "MarginFit",
+    "NoiseTest",
     "Numbers",
     "OptionFields",
     "Population",
