@@ -27,12 +27,19 @@ LEVEL = FAMILY_LEVEL / MAX_TESTS
 
 @dataclass(frozen=True, slots=True)
 class NoiseTest:
-    """Result of one test.
+    """Result of one test of an audit.
 
-    name    : what is compared
-    p_value : largest probability that a client with the declared law shows this much or more; 1 if the test did not run
-    finding : the result in words
-    level   : p-value at which the test refutes
+    Attributes
+    ----------
+    name
+        What is compared.
+    p_value
+        Largest probability that a client with the declared law shows this much or more, in [0, 1]. It is 1 if the test did
+        not run.
+    finding
+        Result in words.
+    level
+        Level of the test: a p-value of at most this refutes.
     """
 
     name: str
