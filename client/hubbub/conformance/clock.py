@@ -94,9 +94,9 @@ def sends_no_future_days(world: World) -> None:
         world.set_time(world.aggregator.now + _DAY)
     _ = world.batches
     for request in world.aggregator.requests[sent:]:
-        (batch,) = world.batches_of([request])
-        if batch.period > str(request.time.date()):
-            raise BrokenError(f"a report of {batch.period} was sent on {request.time.date()}")
+        for batch in world.batches_of([request]):
+            if batch.period > str(request.time.date()):
+                raise BrokenError(f"a report of {batch.period} was sent on {request.time.date()}")
 
 
 def reports_days_without_a_run(world: World) -> None:
@@ -164,7 +164,7 @@ def _parts_of_arrival(world: World, part: timedelta, number: int) -> dict[str, l
     """Return the part of the following period in which each report came, by period. Raises BrokenError for an earlier or later one."""
     parts: dict[str, list[int]] = {}
     seen: set[str] = set()
-    for request in world.aggregator.requests:
+    for request in world.whole_requests:
         (batch,) = world.batches_of([request])
         if str(batch.batch_id) in seen:
             continue
@@ -207,12 +207,13 @@ def sends_late_reports_later(world: World) -> None:
         machine_time.sleep(0.02)
     if len(world.aggregator.requests) > sent:
         raise BrokenError("a late report was sent at the start of the app")
-    world.set_time(world.aggregator.now + timedelta(hours=2))
+    for hours in (2, 1, 1):  # a busy machine may give up one of the attempts
+        world.set_time(world.aggregator.now + timedelta(hours=hours))
     reports = Counter(batch.period for batch in world.batches)
     for day in (first, first + _DAY, first + 2 * _DAY):
         if reports[str(day)] != len(_DAILY):
             raise BrokenError(
-                f"{reports[str(day)]} of {len(_DAILY)} reports of {day} were sent two hours after a start"
+                f"{reports[str(day)]} of {len(_DAILY)} reports of {day} were sent four hours after a start"
             )
 
 
@@ -244,7 +245,7 @@ def _check_pause(world: World, since: datetime, pause: timedelta, metrics: Itera
     digests = {metric.digest for metric in metrics}
     for part in range(1, 5):
         world.set_time(since + pause * part / 4)
-    for request in world.aggregator.requests:
+    for request in world.whole_requests:
         if since < request.time <= since + pause and world.batches_of([request])[0].digest in digests:
             raise BrokenError(f"a report was sent {request.time - since} after {problem}")
     world.advance(days=2)

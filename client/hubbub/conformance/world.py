@@ -187,12 +187,14 @@ class World:
         """Batches of all whole requests, each id once. Raises BrokenError for a body that is none, and if nothing was sent."""
         if not self.whole_requests:
             raise BrokenError("nothing was sent")
-        return self.batches_of(self.whole_requests)
+        return self.batches_of(self.aggregator.requests)
 
     def batches_of(self, requests: Sequence[Request]) -> list[Batch]:
-        """Batches of requests, each id once. Raises BrokenError for a body that is none."""
+        """Batches of those requests that are whole, each id once. Raises BrokenError for a body that is none."""
         found: dict[str, Batch] = {}
         for request in requests:
+            if not request.is_whole:
+                continue
             batch = batch_of(request, (*self.definitions, *self.earlier))
             found.setdefault(str(batch.batch_id), batch)
         return list(found.values())
