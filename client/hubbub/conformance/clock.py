@@ -288,10 +288,10 @@ RULES = (
     ),
     ScenarioRule(
         138,
-        "the end of a kept report",
+        "a backoff after each failure",
         "client.md, Retry policy",
-        "A kept batch ends when the aggregator answers `period-closed`, 28 days after its period (`age`), or beyond the [limits](#constructor-options) of the queue (`quota`).",
-        ends_old_reports,
+        "retry the same bytes after a backoff (full jitter, 30 s doubling to 1 h, added to Retry-After of up to 1 h; kept across restarts)",
+        waits_after_a_failure,
         (_ONE,),
     ),
     ScenarioRule(
@@ -320,10 +320,10 @@ RULES = (
     ),
     ScenarioRule(
         142,
-        "a backoff after each failure",
+        "the end of a kept report",
         "client.md, Retry policy",
-        "retry the same bytes after a backoff (full jitter, 30 s doubling to 1 h, added to Retry-After of up to 1 h; kept across restarts)",
-        waits_after_a_failure,
+        "A kept batch ends when the aggregator answers `period-closed`, 28 days after its period (`age`), or beyond the [limits](#constructor-options) of the queue (`quota`).",
+        ends_old_reports,
         (_ONE,),
     ),
     ScenarioRule(
