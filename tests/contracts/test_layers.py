@@ -59,7 +59,7 @@ LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("plots",),
         ("report",),
         ("results_store",),
-        ("batch_decoding",),
+        ("batch_decoding", "watch"),
         ("publishing", "explore"),
         ("planning",),
         ("audit", "demo"),

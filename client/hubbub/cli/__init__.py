@@ -35,6 +35,7 @@ SECTIONS = {
         "publish",
         "decode-all",
         "compare",
+        "watch",
         "discover",
         "associate",
         "simulate",

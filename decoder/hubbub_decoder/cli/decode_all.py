@@ -11,6 +11,7 @@ import click
 
 from hubbub.cli.output import PATH, jobs_option, json_option, print_json
 from hubbub_decoder.cli.shared import (
+    DatabaseName,
     candidates_directory_option,
     fdr_option,
     independent_clients_option,
@@ -29,23 +30,6 @@ if TYPE_CHECKING:
     from hubbub_decoder.batch_decoding.tasks import Task
     from hubbub_decoder.data.prometheus_textfile import RunFigures
     from hubbub_decoder.options import Target
-
-
-class DatabaseName(click.ParamType[str]):
-    """Option type: the name of a file or a PostgreSQL URL."""
-
-    name = "database"
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the value; fail with a usage error if it is neither."""
-        from hubbub_decoder.errors import OutputError
-        from hubbub_decoder.results_store.database import is_postgres
-
-        try:
-            is_postgres(value)
-        except OutputError as problem:
-            self.fail(str(problem), param, ctx)
-        return value
 
 
 @click.command()

@@ -29,9 +29,12 @@ _BETWEEN_0_AND_1 = click.FloatRange(0, 1, min_open=True, max_open=True)
 
 
 class Share(click.ParamType[float]):
-    """Share in [0, 1), as a number or as a percentage: .1% is 0.001."""
+    """Share in [0, 1), or with `may_be_all` in [0, 1], as a number or as a percentage: .1% is 0.001."""
 
     name = "share"
+
+    def __init__(self, *, may_be_all: bool = False) -> None:
+        self._may_be_all = may_be_all
 
     def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> float:
         text = str(value).strip()
@@ -39,9 +42,27 @@ class Share(click.ParamType[float]):
             share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
         except ValueError:
             share = math.nan
-        if not 0 <= share < 1:
-            self.fail(f"{value!r} is no share in [0, 1). Pass .1%, for example.", param, ctx)
+        if not (0 <= share < 1 or (share == 1 and self._may_be_all)):
+            interval = "[0, 1]" if self._may_be_all else "[0, 1)"
+            self.fail(f"{value!r} is no share in {interval}. Pass .1%, for example.", param, ctx)
         return share
+
+
+class DatabaseName(click.ParamType[str]):
+    """Option type: the name of a file or a PostgreSQL URL."""
+
+    name = "database"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the value; fail with a usage error if it is neither."""
+        from hubbub_decoder.errors import OutputError
+        from hubbub_decoder.results_store.database import is_postgres
+
+        try:
+            is_postgres(value)
+        except OutputError as problem:
+            self.fail(str(problem), param, ctx)
+        return value
 
 
 class Day(click.ParamType[date]):

@@ -340,7 +340,7 @@ def decode_each(
     discovery rate is that of the candidates, however many periods there are.
     """
     chosen = read_options(options, OptionFields)
-    metric, samples = _divide(summaries, by)
+    metric, samples = divide(summaries, by)
     operations = operations_of(metric)
     operations.check_comparable()
     evidence = [collect_evidence(sample, chosen) for sample in samples]
@@ -405,8 +405,8 @@ def _with_common_rate(tests: Sequence[Comparison], options: Options) -> list[Com
     ]
 
 
-def _divide(summaries: Iterable[Collected], by: str) -> tuple[Metric, list[Collected]]:
-    """Definition of what is compared, and the sum of the summaries of each period or value, in order."""
+def divide(summaries: Iterable[Collected], by: str) -> tuple[Metric, list[Collected]]:
+    """Definition of what is compared, and the sum of the summaries of each period or value that has reports, in order."""
     definitions: list[Metric] = []
     parts: dict[str, list[Collected]] = {}
     for summary in summaries:

@@ -1,25 +1,30 @@
-"""Database for the results of `hubbub decode-all`: a file of SQLite, or a schema of PostgreSQL, with the same tables and views."""
+"""Database for the results of `hubbub decode-all` and the looks of `hubbub watch`: a file of SQLite, or a schema of PostgreSQL, with the same tables and views."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
+from hubbub.metrics.metric import Metric
 from hubbub.text import install_hint
 from hubbub.wire.urls import mask_url, mask_urls
 from hubbub_decoder.errors import OutputError
-from hubbub_decoder.results_store.schema import APPLICATION_ID, POSTGRES_VERSION, postgres_schema
+from hubbub_decoder.results_store.schema import APPLICATION_ID, POSTGRES_VERSION, postgres_migration
 from hubbub_decoder.results_store.store import (
     SELECT_DECODING,
     SELECT_KNOWN_RESULTS,
+    SELECT_LOOKS,
     KnownResult,
+    Look,
     PeriodKey,
     ResultsStore,
     StoredResult,
     known_results,
+    look_statements,
+    looks_of,
     only_document,
     statements_of,
 )
@@ -62,6 +67,12 @@ class ResultsDatabase(Protocol):
 
     def write_result(self, result: StoredResult) -> None:
         """Write a result in place of the one of its period, all or nothing."""
+
+    def looks(self, metric: Metric) -> dict[str, Look]:
+        """Looks of `hubbub watch` at the periods of a metric, by period."""
+
+    def write_looks(self, metric: Metric, looks: Iterable[Look]) -> None:
+        """Remember looks at periods of a metric, all or nothing."""
 
 
 def is_postgres(database: str) -> bool:
@@ -146,8 +157,20 @@ class PostgresResults:
             for statement, rows in statements_of(result):
                 cursor.executemany(statement.replace("?", "%s").encode(), rows)
 
+    def looks(self, metric: Metric) -> dict[str, Look]:
+        """Looks of `hubbub watch` at the periods of a metric, by period."""
+        with self._translated_errors():
+            key = PeriodKey.of(metric, "")
+            return looks_of(self._connection.execute(SELECT_LOOKS.replace("?", "%s").encode(), key[:2]).fetchall())
+
+    def write_looks(self, metric: Metric, looks: Iterable[Look]) -> None:
+        """Remember looks at periods of a metric, all or nothing."""
+        with self._writing() as cursor:
+            for statement, rows in look_statements(metric, looks):
+                cursor.executemany(statement.replace("?", "%s").encode(), rows)
+
     def _prepare(self) -> None:
-        """Make the tables if the schema has none, and check that they are ours and that this user may write."""
+        """Make the tables that the schema does not have, and check that they are ours and that this user may write."""
         with self._translated_errors(), self._connection.transaction():
             self._connection.execute("SELECT pg_advisory_xact_lock(%s)", (APPLICATION_ID,))  # two first runs at once
             ((encoding, schema, num_tables, is_ours),) = self._connection.execute(_SELECT_STATE).fetchall()
@@ -162,13 +185,16 @@ class PostgresResults:
                     "in the URL by the parameter options=-csearch_path%3DSCHEMA."
                 )
             if not is_ours:
-                self._connection.execute(_create_schema())
+                self._connection.execute("CREATE TABLE hubbub_results_version AS SELECT 0::bigint AS version")
             (version,) = self._connection.execute("SELECT version FROM hubbub_results_version").fetchone() or (0,)
-            if version != POSTGRES_VERSION:
+            if version > POSTGRES_VERSION:
                 raise OutputError(
                     f"{self._name} has version {version} of the schema, and this release of hubbub knows {POSTGRES_VERSION}. "
                     "Use the release that wrote it."
                 )
+            if version < POSTGRES_VERSION:
+                self._connection.execute(postgres_migration(version).encode())
+                self._connection.execute("UPDATE hubbub_results_version SET version = %s", (POSTGRES_VERSION,))
         with self._writing():
             pass
 
@@ -201,8 +227,3 @@ _SELECT_STATE = (
     "SELECT current_setting('server_encoding'), current_schema(), count(*), "
     "coalesce(bool_or(tablename = 'hubbub_results_version'), false) FROM pg_tables WHERE schemaname = current_schema()"
 )
-
-
-def _create_schema() -> bytes:
-    version = f"CREATE TABLE hubbub_results_version AS SELECT {POSTGRES_VERSION}::bigint AS version;"
-    return (postgres_schema() + version).encode()

@@ -120,6 +120,18 @@ CREATE TRIGGER withdrawals_are_not_deleted BEFORE DELETE ON withdrawals
 BEGIN SELECT RAISE(ABORT, 'withdrawals are append-only'); END;
 """
 
+_LOOKS = """
+CREATE TABLE looks (
+    digest TEXT NOT NULL,
+    group_value TEXT NOT NULL,
+    period TEXT NOT NULL,
+    num_reports INTEGER NOT NULL,
+    alarms TEXT NOT NULL,
+    PRIMARY KEY (digest, group_value, period),
+    FOREIGN KEY (digest, group_value) REFERENCES definitions
+) WITHOUT ROWID;
+"""
+
 _VIEWS = """
 CREATE VIEW shares AS
 SELECT metric, digest, nullif(group_value, '') AS group_value, period, value, share, low, high, p_value, q_value,
@@ -154,13 +166,16 @@ _POSTGRES = {
     "TEXT": 'TEXT COLLATE "C"',  # the order of SQLite
 }
 
-POSTGRES_VERSION = 1
+_POSTGRES_MIGRATIONS = (_TABLES + _VIEWS, _LOOKS)
+"""The statements at index n take a schema of version n to version n + 1; the first ones make an empty schema."""
+
+POSTGRES_VERSION = len(_POSTGRES_MIGRATIONS)
 """Version of the schema in PostgreSQL, in its table `hubbub_results_version`."""
 
 
-def postgres_schema() -> str:
-    """Statements that make the tables and views in a schema of PostgreSQL; its types have the size of those of SQLite."""
-    script = _TABLES + _VIEWS
+def postgres_migration(version: int) -> str:
+    """Statements that bring a schema of PostgreSQL from a version to this one; its types have the size of those of SQLite."""
+    script = "".join(_POSTGRES_MIGRATIONS[version:])
     for sqlite_word, word in _POSTGRES.items():
         script = script.replace(sqlite_word, word)
     return script
@@ -173,6 +188,10 @@ def _create(connection: sqlite3.Connection) -> None:
     _execute_each(connection, _TABLES + _TABLES_OF_PUBLISH + _VIEWS)
 
 
+def _add_looks(connection: sqlite3.Connection) -> None:
+    _execute_each(connection, _LOOKS)
+
+
 def _execute_each(connection: sqlite3.Connection, script: str) -> None:
     """Execute statements inside the open transaction, which `executescript` would commit."""
     statement = ""
@@ -183,7 +202,7 @@ def _execute_each(connection: sqlite3.Connection, script: str) -> None:
             statement = ""
 
 
-MIGRATIONS: Sequence[Migration] = (_create,)
+MIGRATIONS: Sequence[Migration] = (_create, _add_looks)
 """The migration at index n takes a file of version n to version n + 1; the first one makes an empty file."""
 
 

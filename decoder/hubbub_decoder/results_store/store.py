@@ -168,6 +168,19 @@ class Run:
     periods: tuple[tuple[str, str, str], ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A look of `hubbub watch` at a period, which is not looked at again.
+
+    num_reports : 0 if the period has no summary
+    alarms      : JSON of the list of alarms, also of those that were given at an earlier period and continue
+    """
+
+    period: str
+    num_reports: int
+    alarms: str
+
+
 def text_hash(text: str) -> str:
     """SHA-256 of a text in UTF-8, in hex."""
     return hashlib.sha256(text.encode()).hexdigest()
@@ -261,6 +274,16 @@ class ResultsStore:
         """Write a result in place of the one of its period, all or nothing."""
         with self._transaction():
             self._write_result(result)
+
+    def looks(self, metric: Metric) -> dict[str, Look]:
+        """Looks of `hubbub watch` at the periods of a metric, by period."""
+        return looks_of(self._select(SELECT_LOOKS, PeriodKey.of(metric, "")[:2]))
+
+    def write_looks(self, metric: Metric, looks: Iterable[Look]) -> None:
+        """Remember looks at periods of a metric, all or nothing."""
+        with self._transaction():
+            for statement, rows in look_statements(metric, looks):
+                self._connection.executemany(statement, rows)
 
     def releases(self) -> dict[PeriodKey, tuple[Release, ...]]:
         """All releases of each period in their order, also of those that were withdrawn."""
@@ -403,6 +426,18 @@ def statements_of(result: StoredResult) -> Statements:
     yield _ADD_ESTIMATE, [(*key, position, *_estimate_row(estimate)) for position, estimate in enumerate(decoding)]
 
 
+def look_statements(metric: Metric, looks: Iterable[Look]) -> Statements:
+    """Statements that add looks at periods of a metric; the first look at a period stays."""
+    key = PeriodKey.of(metric, "")
+    yield _ADD_DEFINITION, [_definition_row(key, metric)]
+    yield _ADD_LOOK, [(*key._replace(period=look.period), look.num_reports, look.alarms) for look in looks]
+
+
+def looks_of(rows: Iterable[Sequence[Any]]) -> dict[str, Look]:
+    """Looks by period, from the rows of `SELECT_LOOKS`."""
+    return {period: Look(period, num_reports, alarms) for period, num_reports, alarms in rows}
+
+
 def known_results(rows: Iterable[Sequence[Any]]) -> dict[PeriodKey, KnownResult]:
     """What is known of each result, from the rows of `SELECT_KNOWN_RESULTS`."""
     return {
@@ -429,6 +464,8 @@ _ADD_RELEASE = (
     "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 SELECT_DECODING = "SELECT decoding FROM results WHERE digest = ? AND group_value = ? AND period = ?"
+SELECT_LOOKS = "SELECT period, num_reports, alarms FROM looks WHERE digest = ? AND group_value = ?"
+_ADD_LOOK = "INSERT INTO looks VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
 _DELETE_RESULT = "DELETE FROM results WHERE digest = ? AND group_value = ? AND period = ?"
 SELECT_KNOWN_RESULTS = (
     "SELECT digest, group_value, period, inputs_hash, counts_hash, closed, num_reports, warnings, count(detected), sum(detected) "
