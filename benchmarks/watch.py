@@ -10,9 +10,11 @@ from __future__ import annotations
 from itertools import product
 from typing import NamedTuple
 
+import numpy as np
+
 from benchmarks.runner import Benchmark, generator
 from hubbub.metrics.periods import PeriodKind
-from hubbub_decoder.inference.bounds import clopper_pearson_high
+from hubbub_decoder.audit.bound import clopper_pearson_high
 from hubbub_decoder.watch.look import Rules
 from tests.support.watched_years import NOISES, POPULATIONS, metric_of, null_year_has_alarm, step_is_found
 
@@ -66,7 +68,7 @@ def main() -> None:
                     "years": str(len(years)),
                     "with_alarm": str(alarms),
                     "rate": f"{alarms / len(years):.1%}",
-                    "upper_99": f"{clopper_pearson_high(alarms, len(years), 0.01):.1%}",
+                    "upper_99": f"{float(clopper_pearson_high(np.array(float(alarms)), len(years), 0.01)):.1%}",
                 }
             )
     table = benchmark.table("watch-steps")

@@ -427,7 +427,7 @@ def statements_of(result: StoredResult) -> Statements:
 
 
 def look_statements(metric: Metric, looks: Iterable[Look]) -> Statements:
-    """Statements that add looks at periods of a metric; the first look at a period stays."""
+    """Statements that write looks at periods of a metric in place of earlier ones."""
     key = PeriodKey.of(metric, "")
     yield _ADD_DEFINITION, [_definition_row(key, metric)]
     yield _ADD_LOOK, [(*key._replace(period=look.period), look.num_reports, look.alarms) for look in looks]
@@ -465,7 +465,10 @@ _ADD_RELEASE = (
 )
 SELECT_DECODING = "SELECT decoding FROM results WHERE digest = ? AND group_value = ? AND period = ?"
 SELECT_LOOKS = "SELECT period, num_reports, alarms FROM looks WHERE digest = ? AND group_value = ?"
-_ADD_LOOK = "INSERT INTO looks VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
+_ADD_LOOK = (
+    "INSERT INTO looks VALUES (?, ?, ?, ?, ?) "
+    "ON CONFLICT (digest, group_value, period) DO UPDATE SET num_reports = excluded.num_reports, alarms = excluded.alarms"
+)
 _DELETE_RESULT = "DELETE FROM results WHERE digest = ? AND group_value = ? AND period = ?"
 SELECT_KNOWN_RESULTS = (
     "SELECT digest, group_value, period, inputs_hash, counts_hash, closed, num_reports, warnings, count(detected), sum(detected) "

@@ -18,7 +18,6 @@ from hubbub_decoder.options import Progress, ignore_progress
 from hubbub_decoder.results_store.store import Look
 from hubbub_decoder.watch.look import Alarm, Rules, look_at_reports, look_at_shares
 
-
 MISSING_AFTER = timedelta(days=2)
 """Time after a period is due from which its missing summary is an alarm: until then it may not be downloaded yet."""
 
@@ -83,6 +82,8 @@ def watch(
 ) -> WatchResult:
     """Look at each period that is due and that no earlier run looked at, in order of time.
 
+    A period that had no summary is looked at again when it has one: nothing was tested yet.
+
     samples    : with reports, of one period each, in order of time
     known      : looks of earlier runs, by period
     open_after : time after the end of a period from which it is due although it is open; None: only closed periods are
@@ -92,18 +93,19 @@ def watch(
     by_period = {sample.periods[0]: sample for sample in samples}
     due = _due_periods(samples, metric, now, open_after)
     rows = operations_of(metric).rows(candidates)
-    before, looks = tuple[Alarm, ...](), list[PeriodLook]()
+    before, looks, num_known = tuple[Alarm, ...](), list[PeriodLook](), 0
     for number, period in enumerate(due):
-        if period in known:
-            before = from_json_value(tuple[Alarm, ...], json.loads(known[period].alarms))
+        sample = by_period.get(period)
+        if period in known and (known[period].num_reports or sample is None):
+            before, num_known = from_json_value(tuple[Alarm, ...], json.loads(known[period].alarms)), num_known + 1
             continue
         progress(f"looking at {period}", number / len(due))
         earlier = [sample for sample in samples if sample.periods[0] < period]
-        look = _look_at(period, earlier, by_period.get(period), rows, rules)
+        look = _look_at(period, earlier, sample, rows, rules)
         since = {alarm.key: alarm.since for alarm in before}
         before = tuple(replace(alarm, since=since.get(alarm.key, period)) for alarm in look.alarms)
         looks.append(replace(look, alarms=before))
-    return WatchResult(metric, tuple(looks), sum(period in known for period in due), len({*by_period} - {*due}))
+    return WatchResult(metric, tuple(looks), num_known, len({*by_period} - {*due}))
 
 
 def _look_at(
@@ -122,12 +124,13 @@ def _due_periods(
 ) -> list[str]:
     """Periods from the first one with reports on that get no more reports, also those without a summary, in order of time."""
     wait = OPEN_FOR if open_after is None else open_after
-    first, is_open = samples[0].periods[0], {sample.periods[0]: not sample.closed for sample in samples}
-    due = {day for day in is_open if not is_open[day]}
-    period = Period(date.fromisoformat(first), metric.period)
+    by_period = {sample.periods[0]: sample for sample in samples}
+    due = {day for day, sample in by_period.items() if sample.closed}
+    period = Period(date.fromisoformat(samples[0].periods[0]), metric.period)
     while period.closes(wait) <= now:
         day = str(period)
-        if is_open.get(day, period.closes(wait + MISSING_AFTER) <= now) and (day not in is_open or open_after is not None):
+        is_missing = day not in by_period and period.closes(wait + MISSING_AFTER) <= now
+        if is_missing or (day in by_period and open_after is not None):
             due.add(day)
         period = period.next()
     return sorted(due)

@@ -33,7 +33,7 @@ from hubbub_decoder import decode, simulate
 from hubbub_decoder.batch_decoding import run as batch_run
 from hubbub_decoder.errors import OutputError
 from hubbub_decoder.results_store.database import open_results_database
-from hubbub_decoder.results_store.store import PeriodKey, Release, ResultsStore, StoredResult
+from hubbub_decoder.results_store.store import Look, PeriodKey, Release, ResultsStore, StoredResult
 from tests.support.every_kind import METRICS
 from tests.support.every_result import DAYS, candidates_of, summary_of
 from tests.support.paths import DEPLOY, DOCS
@@ -43,7 +43,9 @@ NOISE = {"prob_p": 0.25, "prob_q": 0.75, "prob_f": 0.5}
 DARK = Metric.boolean("dark", UnaryResponse(**NOISE))
 PAGE = (DOCS / "reference" / "results-schema.md").read_text(encoding="utf-8")
 QUERIES = re.findall(r"```sql\n(.*?)```", PAGE, re.DOTALL)
-TABLES = {"definitions": "digest", "results": "digest, period", "estimates": "digest, period, position"}
+TABLES = {"definitions": "digest", "results": "digest, period", "estimates": "digest, period, position"} | {
+    "looks": "digest, period"
+}
 
 
 @pytest.fixture(scope="module")
@@ -123,6 +125,8 @@ def both(server: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, st
         with open_results_database(name) as opened:
             for stored in results_of_every_kind():
                 opened.write_result(stored)
+            for metric in METRICS:
+                opened.write_looks(metric, [Look(day, 7, "[]") for day in DAYS])
     return databases
 
 
@@ -506,6 +510,25 @@ def test_a_postgres_schema_that_cannot_be_used_is_refused(summaries: Path, url: 
     assert len(rows_of(analyst, "SELECT * FROM shares")) == 1
     execute(own, "UPDATE hubbub_results_version SET version = 99")
     assert "has version 99 of the schema" in refusal(own, summaries)
+
+
+def test_a_database_of_version_1_gets_the_table_of_looks(tmp_path: Path, url: str) -> None:
+    """Its results stay, and a look that is written again replaces the first one."""
+    file = str(tmp_path / "results.sqlite")
+    version_1 = {file: "PRAGMA user_version = 1", url: "UPDATE hubbub_results_version SET version = 1"}
+    for name, statement in version_1.items():
+        with open_results_database(name) as opened:
+            opened.write_result(result())
+        execute(name, "DROP TABLE looks", statement)
+        with open_results_database(name) as opened:
+            assert opened.looks(DARK) == {}
+            assert len(opened.known_results()) == 1
+            for look in (Look("2026-03-02", 0, "[]"), Look("2026-03-03", 5, "[]"), Look("2026-03-02", 6, "[1]")):
+                opened.write_looks(DARK, [look])
+            assert opened.looks(DARK) == {
+                "2026-03-02": Look("2026-03-02", 6, "[1]"),
+                "2026-03-03": Look("2026-03-03", 5, "[]"),
+            }
 
 
 def test_other_encodings_are_refused(server: str, summaries: Path) -> None:

@@ -1,0 +1,237 @@
+"""`hubbub watch`: which periods are looked at, what is an alarm, and which alarms are new."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from hubbub import Metric, Params, UnaryResponse
+from hubbub.cli import main
+from hubbub.errors import ParameterError, SummaryError
+from hubbub.metrics.periods import PeriodKind
+from hubbub.summary import BitCounts, write_summary
+from hubbub_decoder import simulate
+from hubbub_decoder.results_store.store import Look
+from hubbub_decoder.watch.look import LOOKS_A_YEAR, Rules, look_at_shares
+from hubbub_decoder.watch.watch import MISSING_AFTER, PeriodLook, WatchResult, watch
+from tests.support.watched_years import days_of
+
+NOISE = UnaryResponse(prob_p=0.1, prob_q=0.9, prob_f=0)
+THEME = Metric.categorical("theme", ["dark", "light", "auto"], NOISE, period="week")
+DARK = Metric.boolean("dark", NOISE, period="week")
+PAGE = Metric.string("page", Params(num_bits=32, num_hashes=1, num_cohorts=8, prob_p=0.1, prob_q=0.9, prob_f=0))
+CLIENTS = 20_000
+WEEKS = days_of(PeriodKind.WEEK, 40)
+LONG_AFTER = datetime(2026, 10, 5, tzinfo=UTC)
+"""Week 39 ended on this day; week 34 and those before are closed."""
+
+
+def counts(
+    shares: Sequence[float | None], seed: int, clients: int = CLIENTS, *, closed: bool = True
+) -> list[BitCounts]:
+    """Counts of weeks in which "dark" has these shares, without the weeks of None."""
+    rng = np.random.default_rng(seed)
+    found = []
+    for week, share in zip(WEEKS, shares, strict=False):
+        if share is not None:
+            dark = round(clients * share)
+            other = (clients - dark) // 2
+            sample = simulate(THEME, {"dark": dark, "light": other, "auto": other}, rng, periods=[week])
+            found.append(
+                BitCounts(THEME, sample.bit_counts().reports, sample.bit_counts().ones, sample.periods, closed=closed)
+            )
+    return found
+
+
+def run(samples: Sequence[BitCounts], known: dict[str, Look] | None = None, rules: Rules | None = None) -> WatchResult:
+    """One run, at a time when no week without a summary is missing."""
+    last = datetime.fromisoformat(samples[-1].periods[0]).replace(tzinfo=UTC)
+    return watch(THEME, samples, None, rules or Rules(), known or {}, last)
+
+
+def alarms(look: PeriodLook) -> list[tuple[str, str, str, bool]]:
+    return [(alarm.rule, alarm.value, alarm.side, alarm.is_new) for alarm in look.alarms]
+
+
+def test_level_of_an_interval_divides_the_false_alarms_of_a_year() -> None:
+    """(looks a year) (windows) (values and bands) levels add up to the rate."""
+    for period, looks in LOOKS_A_YEAR.items():
+        for bands in ({}, {"dark": (0.1, 0.2)}):
+            rules = Rules(false_alarms=0.04, bands=bands)
+            level = 1 - rules.confidence(Metric.boolean("dark", NOISE, period=period), 3)
+            assert level * looks * 2 * (3 + len(bands)) == pytest.approx(0.04)
+    year = timedelta(days=366)
+    for period, looks in LOOKS_A_YEAR.items():
+        starts = [datetime.fromisoformat(day) for day in days_of(period, 4000 if period is PeriodKind.DAY else 600)]
+        by_year = [sum(start.year == year for start in starts) for year in range(2027, 2036)]
+        assert max(by_year) <= looks
+    assert year.days == LOOKS_A_YEAR[PeriodKind.DAY]
+
+
+def test_a_leap_is_an_alarm_once_and_a_return_is_another(unseen_seed: int) -> None:
+    """A leap of 20 points is 43 standard errors of a week, .0047; the threshold is 3.8. Noise alone raises no alarm up to 6."""
+    result = run(counts([0.3] * 6 + [0.5, 0.5] + [0.3], unseen_seed), rules=Rules(false_alarms=1e-6))
+    by_period = {look.period: alarms(look) for look in result.looks}
+    assert all(by_period[week] == [] for week in WEEKS[:6])
+    assert ("change", "dark", "above", True) in by_period[WEEKS[6]]
+    assert ("change", "light", "below", True) in by_period[WEEKS[6]]
+    assert ("change", "dark", "above", False) in by_period[WEEKS[7]]
+    assert {alarm.period for alarm in result.new_alarms} >= {WEEKS[6]}
+    assert not any(
+        alarm.period == WEEKS[7] and alarm.side == "above" and alarm.value == "dark" for alarm in result.new_alarms
+    )
+
+
+def test_a_second_run_looks_at_new_periods_alone(unseen_seed: int) -> None:
+    """It continues as one run over all periods: the alarms, and since when each is given, are the same."""
+    samples = counts([0.3] * 6 + [0.5, 0.5], unseen_seed)
+    at_once = run(samples)
+    first = run(samples[:7])
+    known = {look.period: look.stored() for look in first.looks}
+    second = run(samples, known)
+    assert [look.period for look in second.looks] == [WEEKS[7]]
+    assert (*first.looks, *second.looks) == at_once.looks or json.dumps(
+        [*first.to_dict()["looks"], *second.to_dict()["looks"]]
+    ) == json.dumps(at_once.to_dict()["looks"])
+    assert second.num_known == 7
+    known |= {look.period: look.stored() for look in second.looks}
+    assert run(samples, known).looks == ()
+
+
+def test_a_share_outside_its_band_is_an_alarm(unseen_seed: int) -> None:
+    """The share of dark is 30%: 43 standard errors from 50%, 21 from 20% and 40%."""
+    (sample,) = counts([0.3], unseen_seed)
+    for band, found in {(0.5, 1.0): ["below"], (0.0, 0.2): ["above"], (0.2, 0.4): []}.items():
+        look = look_at_shares([sample], None, Rules(bands={"dark": band}))
+        assert [alarm.side for alarm in look.alarms] == found
+        assert [alarm.rule for alarm in look.alarms] == ["band"] * len(found)
+        assert [alarm.reference for alarm in look.alarms] == [band[0] if side == "below" else band[1] for side in found]
+
+
+def test_smaller_changes_than_the_smallest_that_matters_are_no_alarm(unseen_seed: int) -> None:
+    """A step of 10 points, 21 standard errors: an alarm unless 15 points matter."""
+    samples = counts([0.3] * 4 + [0.4], unseen_seed)
+    for smallest, found in {0.0: True, 0.05: True, 0.15: False}.items():
+        look = look_at_shares(samples, None, Rules(smallest_change=smallest))
+        assert any(alarm.value == "dark" for alarm in look.alarms) is found
+
+
+def test_fewer_reports_and_missing_periods_are_alarms(unseen_seed: int) -> None:
+    """The week with 40% of the reports, and the weeks without a summary once they can be missing: one alarm as long as they last."""
+    few = counts([None] * 5 + [0.3], unseen_seed, clients=8_000)
+    samples = [*counts([0.3] * 5, unseen_seed), *few]
+    result = watch(THEME, samples, None, Rules(), {}, LONG_AFTER)
+    found = {look.period: alarms(look) for look in result.looks}
+    reports = ("reports", "", "below", True)
+    assert [week for week in found if reports in found[week]] == [WEEKS[5]]
+    assert found[WEEKS[6]] == [("reports", "", "below", False)]
+    assert max(found) == max(week for week in WEEKS if _closes(week) + MISSING_AFTER <= LONG_AFTER)
+    assert [look.num_reports for look in result.looks][5:7] == [8_000, 0]
+    late = counts([None] * 6 + [0.3], unseen_seed)
+    known = {look.period: look.stored() for look in result.looks}
+    again = watch(THEME, [*samples, *late], None, Rules(), known, LONG_AFTER)
+    assert [look.period for look in again.looks] == [WEEKS[6]]  # it has arrived, and is tested for the first time
+    assert alarms(again.looks[0]) == []
+
+
+def _closes(week: str) -> datetime:
+    return datetime.fromisoformat(week).replace(tzinfo=UTC) + timedelta(days=37)
+
+
+def test_open_periods_wait_unless_open_after_is_passed(unseen_seed: int) -> None:
+    samples = [*counts([0.3] * 3, unseen_seed), *counts([None] * 3 + [0.3], unseen_seed, closed=False)]
+    end = datetime.fromisoformat(WEEKS[4]).replace(tzinfo=UTC)
+    for days, number in {None: 3, 3: 4}.items():
+        wait = None if days is None else timedelta(days=days)
+        result = watch(THEME, samples, None, Rules(), {}, end + timedelta(days=3), open_after=wait)
+        assert (len(result.looks), result.num_waiting) == (number, 4 - number)
+    early = watch(THEME, samples, None, Rules(), {}, end + timedelta(days=2), open_after=timedelta(days=3))
+    assert (len(early.looks), early.num_waiting) == (3, 1)
+
+
+def test_detectable_change_is_found_with_the_stated_probability(unseen_seed: int) -> None:
+    """300 steps of the size that a look prints: .9 of them are found by the window of three, so that more than .8 are up to 1e-7."""
+    rng = np.random.default_rng(unseen_seed)
+    rules, number = Rules(), 29
+    before = [int(x) for x in rng.binomial(CLIENTS, 0.3, 26)]
+    metric = DARK
+
+    def look(step: float) -> tuple[bool, float]:
+        shares = [0.3] * 26 + [0.3 + step] * 3
+        samples = [
+            BitCounts(metric, [CLIENTS], [[int(rng.binomial(CLIENTS, 0.1 + 0.8 * share))]], [week], closed=True)
+            for share, week in zip(shares, WEEKS, strict=False)
+        ]
+        found = look_at_shares(samples, None, rules)
+        return any(alarm.side == "above" for alarm in found.alarms), found.detectable
+
+    assert len(before) + 3 == number
+    step = look(0.0)[1]
+    assert sum(look(step)[0] for _ in range(300)) > 0.8 * 300
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"false_alarms": 0}, "false_alarms must be a number in"),
+        ({"baseline": 0}, "baseline must be an integer"),
+        ({"smallest_change": 1}, "smallest_change must be"),
+        ({"fewest_reports": -1}, "fewest_reports must be"),
+        ({"bands": {"dark": (0.3, 0.2)}}, "the band of 'dark' must be"),
+    ],
+)
+def test_rules_out_of_range_are_refused(wrong: dict[str, float], says: str) -> None:
+    with pytest.raises(ParameterError, match=says):
+        replace(Rules(), **wrong)
+
+
+def test_a_band_of_an_unknown_value_and_a_mean_are_refused(unseen_seed: int) -> None:
+    samples = counts([0.3], unseen_seed)
+    with pytest.raises(ParameterError, match="theme has no value 'drak' for a band"):
+        look_at_shares(samples, None, Rules(bands={"drak": (0.1, 0.2)}))
+    mean = Metric.number("minutes", 0, 60, NOISE, estimate="mean")
+    with pytest.raises(SummaryError):
+        look_at_shares([BitCounts(mean, [5], [[2]], [WEEKS[0]])], None, Rules())
+
+
+def test_strings_are_watched(unseen_seed: int) -> None:
+    """A string goes from 20% to 60%."""
+    rng = np.random.default_rng(unseen_seed)
+    samples = [
+        simulate(PAGE, {"a": round(CLIENTS * share), "b": round(CLIENTS * (0.8 - share))}, rng, periods=[day])
+        for day, share in zip(days_of(PeriodKind.DAY, 5), [0.2] * 4 + [0.6], strict=True)
+    ]
+    look = look_at_shares(samples, ["a", "b", "c"], Rules())
+    assert {(alarm.value, alarm.side) for alarm in look.alarms} == {("a", "above"), ("b", "below")}
+
+
+def invoke(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["watch", *arguments])
+
+
+def test_command_ends_with_3_at_a_new_alarm_and_then_with_0(tmp_path: Path, unseen_seed: int) -> None:
+    files = []
+    for number, sample in enumerate(counts([0.3] * 6 + [0.5], unseen_seed)):
+        files.append(str(tmp_path / f"{number}.parquet"))
+        write_summary(sample, files[-1])
+    database = str(tmp_path / "watch.sqlite")
+    before = invoke(*files[:6], "--database", database, "--false-alarms", "1e-6")
+    assert before.exit_code in (0, 3)  # of weeks without a summary, when the clock is later
+    result = invoke(*files, "--database", database, "--band", "dark", "20%", "100%", "--json")
+    assert result.exit_code == 3, result.output
+    found = json.loads(result.stdout)
+    changes = [alarm for look in found["looks"] for alarm in look["alarms"] if alarm["rule"] == "change"]
+    assert {(alarm["value"], alarm["side"]) for alarm in changes} >= {("dark", "above")}
+    assert found["new_alarms"] >= 1
+    again = invoke(*files, "--database", database)
+    assert again.exit_code == 0
+    assert "no new period" in again.stdout
+    refused = invoke(*files, "--database", database, "--band", "dark", "20%", "101%")
+    assert refused.exit_code == 2
