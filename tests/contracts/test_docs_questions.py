@@ -16,6 +16,7 @@ SEARCHES = {
     "other languages": "how-to/other-languages.md",
     "retire metric delete data": "how-to/retention.md",
     "publish results every night": "how-to/nightly.md",
+    "alarm changes": "how-to/watching.md",
     "share below 0 above 100": "how-to/reading-results.md",
     "most frequent smallest q value": "how-to/reading-results.md",
     "q value adjusted interval": "how-to/reading-results.md",

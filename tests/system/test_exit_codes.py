@@ -156,6 +156,8 @@ TABLE = [
     Row("simulate metrics.toml dark --population none.csv --out d.parquet", "a population", LESS, "none.csv"),
     Row("simulate metrics.toml dark --reports 9 --distribution uniform --values 7 --out d.parquet", "an effect of --values", LESS, "--values"),
     Row("simulate metrics.toml dark --reports 9 --distribution uniform --out d.parquet --truth-out none/t.csv", "a second file", LESS, "none"),
+    Row("watch dark.parquet none.parquet --database watch.sqlite", "a file", LESS, "none.parquet: cannot be read"),
+    Row("watch dark.parquet dark.parquet --database none/x.sqlite", "a directory of the database", LESS, "there is no directory none"),
     Row("survey none.csv --design warner=.7", "a file", LESS, "none.csv cannot be read"),
     Row("survey short.csv --design warner=.7", "columns", LESS, "short.csv: line 1 must name the columns"),
     Row("token revoke nosuch --database reports.db", "a token", LESS, "nosuch"),
