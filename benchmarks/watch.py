@@ -1,6 +1,6 @@
 """`hubbub watch`: how many years without a change have a false alarm, and how often is a step of three standard errors found?
 
-    python -m benchmarks.watch [--years 4000] [--steps 20000]
+    python -m benchmarks.watch [--years 4000] [--steps 20000] [--period week]
 
 rate_independent is the rate with --independent-clients. One value of a yes/no metric, 20,000 clients, a baseline of 26 periods, and 5% false alarms a year. The step lasts, and three looks may find it.
 The looks are those of `hubbub watch` in closed form (tests/support/watched_years.py).
@@ -24,9 +24,10 @@ def main() -> None:
     benchmark = Benchmark(__doc__)
     benchmark.add("--years", type=int, default=4000, help="years of each case (default: 4000)")
     benchmark.add("--steps", type=int, default=20_000, help="steps of each case (default: 20,000)")
+    benchmark.add("--period", choices=["week", "day"], action="append", help="years of these periods only; repeatable")
     options = benchmark.start()
     table = benchmark.table("watch-years")
-    for kind, noise, clients in product((PeriodKind.WEEK, PeriodKind.DAY), NOISES, CLIENTS):
+    for kind, noise, clients in product(map(PeriodKind, options.period or ("week", "day")), NOISES, CLIENTS):
         rng = generator("years", kind, noise, clients)
         years = years_without_change(noise, kind, clients, options.years, rng)
         with_alarm = int(have_alarms(years, Rules()).sum())

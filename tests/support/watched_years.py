@@ -28,7 +28,6 @@ STEP_PERIODS = 3
 NOISES = MappingProxyType(
     {
         "0%": UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0),
-        "5%": UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.1),
         "20%": UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.5),
         "100%": UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5),
     }

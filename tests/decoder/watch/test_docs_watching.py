@@ -1,0 +1,34 @@
+"""The worked example of docs/how-to/watching.md: its code and commands run and print what the page shows."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from hubbub.cli import main
+from tests.support.paths import DOCS
+
+PAGE = (DOCS / "how-to" / "watching.md").read_text(encoding="utf-8")
+DATE = re.compile(r"\d{4}-\d\d-\d\d")
+NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?%")
+
+
+def test_example_of_the_page_prints_its_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Percentages to .03, since the last digit depends on the order of sums; other words exactly, but days, which are those before today."""
+    monkeypatch.chdir(tmp_path)
+    (code,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    exec(compile(code, "docs/how-to/watching.md", "exec"), {})  # noqa: S102
+    commands = re.findall(r"^    hubbub (.*)$", PAGE, re.MULTILINE)
+    outputs = re.findall(r"```text\n(.*?)```", PAGE, re.DOTALL)
+    files = sorted(path.name for path in tmp_path.glob("theme-*.parquet"))
+    for command, shown, exit_code in zip(commands, outputs, (3, 0), strict=True):
+        words = [word for part in command.split() for word in (files if part == "theme-*.parquet" else [part])]
+        result = CliRunner().invoke(main, words, catch_exceptions=False)
+        assert result.exit_code == exit_code
+        expected, printed = (DATE.sub("DAY", text) for text in (shown, result.stdout))
+        assert NUMBER.sub("#", expected).split() == NUMBER.sub("#", printed).split()
+        for number, other in zip(NUMBER.findall(expected), NUMBER.findall(printed), strict=True):
+            assert float(number[:-1]) == pytest.approx(float(other[:-1]), abs=0.03)
