@@ -1,0 +1,126 @@
+"""Which mechanism estimates sets best: hubbub's rows, PrivSet, Wheel, pad and sample with OUE, or one question to each client?
+
+    python -m benchmarks.sets [--clients 20000] [--runs 6000] [--out docs/explanation/data]
+
+All mechanisms have the same epsilon of a report, the same clients and one report of each. Client j has the first s of the items, s = 1 + j mod m,
+so m items have shares from 1/m to 1, and all others have none. The error is n times the mean squared error of the estimates: of the absent
+items (`small`), and of the m others (`wide`). Beside each stands its formula, and for hubbub also the coverage of 95 % intervals over all shares.
+Each cell has --runs / items runs.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from benchmarks.runner import Benchmark, generator
+from benchmarks.runs import standard_error
+from benchmarks.set_mechanisms import MISSING, OTHERS, Floats, Ints
+from benchmarks.tables import Row
+from hubbub import KindWord, Metric
+from hubbub_decoder import Wishes, decode, describe, plan, simulate
+
+SIZES = ((30, 3), (100, 5), (500, 5), (1000, 20))
+EPSILONS = (0.5, 1.0, 2.0, 4.0)
+MIN_RUNS = 4
+
+
+class Cell(NamedTuple):
+    """Epsilon of a report, number of items, and largest number of items of a client."""
+
+    epsilon: float
+    items: int
+    own: int
+
+    def sets(self, clients: int) -> Ints:
+        """Sets of all clients, (n, m)."""
+        size = 1 + np.arange(clients)[:, None] % self.own
+        return np.where(np.arange(self.own) < size, np.arange(self.own), MISSING)
+
+    def shares(self, clients: int) -> Floats:
+        """Share of each item, (M,)."""
+        sets = self.sets(clients)
+        return np.bincount(sets[sets != MISSING], minlength=self.items) / clients
+
+    def metric(self, clients: int) -> Metric:
+        """The metric with `max_items` that `plan` chooses."""
+        wishes = Wishes(
+            kind=KindWord.SET, num_candidates=self.items, own=self.own, epsilon=self.epsilon, num_reports=clients
+        )
+        return plan(wishes).metric
+
+
+class Errors(NamedTuple):
+    """n times the mean squared errors of one run, over the absent items and over the others, and the covered share of the intervals."""
+
+    small: float
+    wide: float
+    covered: float = math.nan
+
+
+def errors(estimates: Floats, shares: Floats, clients: int) -> Errors:
+    """Errors of the estimates of one run."""
+    squares = clients * (estimates - shares) ** 2
+    return Errors(float(np.nanmean(squares[shares == 0])), float(np.nanmean(squares[shares > 0])))
+
+
+def decoded(metric: Metric, cell: Cell, clients: int, rng: np.random.Generator) -> Errors:
+    """Errors and coverage of a decoding of simulated reports."""
+    names, shares = metric.kind.named_values, cell.shares(clients)
+    sizes = np.bincount(1 + np.arange(clients) % cell.own)
+    population = {",".join(names[:size]): int(sizes[size]) for size in range(1, cell.own + 1)}
+    decoding = decode(simulate(metric, population, rng))
+    rows = [decoding[name] for name in names]
+    covered = np.mean([row.low <= share <= row.high for row, share in zip(rows, shares, strict=True)])
+    return errors(np.array([row.share for row in rows]), shares, clients)._replace(covered=float(covered))
+
+
+def row(cell: Cell, name: str, formula: tuple[float, float], runs: list[Errors]) -> Row:
+    """Row of the table: formulas, and means over the runs with standard errors."""
+    figures = {"small": formula[0], "wide": formula[1]}
+    cells = {"eps": f"{cell.epsilon:g}", "items": f"{cell.items}", "own": f"{cell.own}", "mechanism": name}
+    for error, expected in figures.items():
+        found = [getattr(run, error) for run in runs]
+        cells |= {
+            f"{error}_formula": f"{expected:.4g}",
+            error: f"{np.mean(found):.4g}",
+            f"{error}_se": f"{standard_error(found):.2g}",
+        }
+    coverage = np.mean([run.covered for run in runs])
+    return cells | {"coverage": "" if math.isnan(coverage) else f"{coverage:.4f}", "runs": f"{len(runs)}"}
+
+
+def rows(cell: Cell, clients: int, runs: int) -> list[Row]:
+    """Rows of all mechanisms in one cell."""
+    shares, sets = cell.shares(clients), cell.sets(clients)
+    metric, present = cell.metric(clients), shares[shares > 0]
+    law = describe(metric, num_reports=clients).accuracy
+    formula = clients * float(law.variance(0.0)), clients * float(np.mean(law.variance(present)))
+    found = [decoded(metric, cell, clients, generator("hubbub", cell, run)) for run in range(runs)]
+    table = [row(cell, "hubbub", formula, found)]
+    for mechanism in (other(cell.items, cell.own, cell.epsilon) for other in OTHERS):
+        formula = (
+            mechanism.variance(0.0, clients),
+            float(np.mean([mechanism.variance(share, clients) for share in present])),
+        )
+        estimates = [mechanism.estimate(sets, generator(mechanism.name, cell, run)) for run in range(runs)]
+        table.append(row(cell, mechanism.name, formula, [errors(each, shares, clients) for each in estimates]))
+    return table
+
+
+def main() -> None:
+    benchmark = Benchmark(__doc__, runs=6_000)
+    benchmark.add("--clients", type=int, default=20_000)
+    options = benchmark.start()
+    table = benchmark.table("sets")
+    with threadpool_limits(1):
+        for cell in (Cell(epsilon, *size) for epsilon in EPSILONS for size in SIZES):
+            for line in rows(cell, options.clients, max(MIN_RUNS, options.runs // cell.items)):
+                table.add(line)
+
+
+if __name__ == "__main__":
+    main()
