@@ -114,10 +114,11 @@ def rows(cell: Cell, clients: int, runs: int) -> list[Row]:
 def main() -> None:
     benchmark = Benchmark(__doc__, runs=6_000)
     benchmark.add("--clients", type=int, default=20_000)
+    benchmark.add("--epsilons", type=float, nargs="+", default=EPSILONS)
     options = benchmark.start()
     table = benchmark.table("sets")
     with threadpool_limits(1):
-        for cell in (Cell(epsilon, *size) for epsilon in EPSILONS for size in SIZES):
+        for cell in (Cell(epsilon, *size) for epsilon in options.epsilons for size in SIZES):
             for line in rows(cell, options.clients, max(MIN_RUNS, options.runs // cell.items)):
                 table.add(line)
 
