@@ -1,6 +1,6 @@
 """Which mechanism estimates sets best: hubbub's rows, PrivSet, Wheel, pad and sample with OUE, or one question to each client?
 
-    python -m benchmarks.sets [--clients 20000] [--runs 6000] [--out docs/explanation/data]
+    python -m benchmarks.sets [--clients 20000] [--runs 3000] [--out docs/explanation/data]
 
 All mechanisms have the same epsilon of a report, the same clients and one report of each. Client j has the first s of the items, s = 1 + j mod m,
 so m items have shares from 1/m to 1, and all others have none. The error is n times the mean squared error of the estimates: of the absent
@@ -112,7 +112,7 @@ def rows(cell: Cell, clients: int, runs: int) -> list[Row]:
 
 
 def main() -> None:
-    benchmark = Benchmark(__doc__, runs=6_000)
+    benchmark = Benchmark(__doc__, runs=3_000)
     benchmark.add("--clients", type=int, default=20_000)
     benchmark.add("--epsilons", type=float, nargs="+", default=EPSILONS)
     options = benchmark.start()
