@@ -243,10 +243,10 @@ class Simulated(NamedTuple):
 
 
 SIMULATED = (
-    Simulated(1.0, 100, 16, 64, 1),
-    Simulated(4.0, 100, 48, 64, 1),
-    Simulated(2.0, 100, 16, 64, 10),
-    Simulated(4.0, 100, 48, 64, 10),
+    Simulated(1.0, 100, 16, 256, 1),
+    Simulated(4.0, 100, 48, 256, 1),
+    Simulated(2.0, 100, 16, 256, 10),
+    Simulated(4.0, 100, 48, 256, 10),
 )
 
 
