@@ -21,6 +21,7 @@ from tests.contracts.test_docs_questions import SEARCHES
 from tests.support.browsers import axe_violations, start_browser
 from tests.support.chromium import chromium, requested, require
 from tests.support.paths import DOCS
+from tests.support.search_queries import QUERIES
 
 pytestmark = pytest.mark.slow
 PHONE_WIDTH, DESKTOP_WIDTH = 390, 1280
@@ -154,12 +155,27 @@ def test_search_lists_references_and_answers_and_no_decision(site: Path, tmp_pat
             assert not [address for address in found if address.startswith("decisions/")], words
 
 
+def test_search_finds_the_words_of_users(site: Path, tmp_path: Path) -> None:
+    """The page that answers is among the first three results."""
+    require()
+    missed = {}
+    with chromium(tmp_path / "profile") as browser:
+        browser.get(f"{(site / 'search.html').as_uri()}?q=plan")
+        WebDriverWait(browser, 60).until(lambda _: browser.execute_script(SEARCH_RESULTS))
+        for query, page in QUERIES.items():
+            first = [re.split(r"[#?]", address)[0] for address in searched(browser, query)[:3]]
+            if f"{page}.html" not in first:
+                missed[query] = first
+    assert missed == {}
+
+
 ACCESSIBLE = (
     "index.html",
     "tutorial.html",
     "questions.html",
     "how-to/client.html",
     "explanation/accuracy.html",
+    "explanation/alternatives.html",
     "explanation/privacy.html",
     "reference/cli.html",
     "reference/api.html",
