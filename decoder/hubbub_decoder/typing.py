@@ -16,6 +16,7 @@ from hubbub_decoder.options import DecodingMethod, DetectionFields, IntervalFiel
 from hubbub_decoder.planning.law.accuracy import Accuracy
 from hubbub_decoder.results.diagnosis import BitResidual, Residuals
 from hubbub_decoder.results.ordinal import Numbers
+from hubbub_decoder.results.suggestions import Suggestion
 from hubbub_decoder.results.unlisted_strings import CohortBits
 from hubbub_decoder.simulation import JointPopulation, Population, Transitions
 
@@ -45,6 +46,7 @@ __all__ = [
     "Progress",
     "Residuals",
     "Schedule",
+    "Suggestion",
     "Target",
     "Transitions",
 ]

@@ -35,17 +35,19 @@ from hubbub_decoder.model.evidence import Evidence
 from hubbub_decoder.model.pattern_likelihood import count_filters, supports_pattern_likelihood
 from hubbub_decoder.model.random_string import RandomFilters
 from hubbub_decoder.model.vectorized_hashing import bit_positions, discovery_positions
-from hubbub_decoder.options import Options, Progress, StringOptions
+from hubbub_decoder.options import ALL_CANDIDATES, Options, Progress, StringOptions, ignore_progress
 from hubbub_decoder.results import warnings
 from hubbub_decoder.results.build import build_decoding
 from hubbub_decoder.results.decoding import Decoding
 from hubbub_decoder.results.diagnosis import Residuals
 from hubbub_decoder.results.residuals import evidence_residuals
-from hubbub_decoder.results.unlisted_strings import build_unlisted_string
+from hubbub_decoder.results.suggestions import Suggestion, other_spellings
+from hubbub_decoder.results.unlisted_strings import build_unlisted_string, matching_words
 
 _HASHING, _FITTING, _FITTING_AGAIN, _TESTING = 0.01, 0.05, 0.6, 0.8
 """Usual shares of the time before each stage, measured with 20,000 and 100,000 candidates."""
 _MIN_AUDITED, _MAX_AUDITED = 8, 4_096
+_MAX_FALSE_SUGGESTION = 1e-3  # probability of a suggestion if no spelling of a candidate was reported
 
 
 class StringOperations(KindOperations[StringKind], of=StringKind):
@@ -59,9 +61,47 @@ class StringOperations(KindOperations[StringKind], of=StringKind):
         strings: StringOptions,
         progress: Progress,
     ) -> Decoding:
-        whole = _whole_values(evidence)
         progress("hashing the candidates", _HASHING)
         design, repeated = _hash(self.metric, candidates)
+        decoding = self._decode_design(evidence, design, repeated, options, strings, progress)
+        return replace(decoding, suggestions=self._suggestions(evidence, design, decoding, options))
+
+    def _suggestions(
+        self, evidence: Evidence, design: DesignMatrix, decoding: Decoding, options: Options
+    ) -> tuple[Suggestion, ...]:
+        """Other spellings of candidates that have the bits of an unlisted string; if no candidate is detected, those that would be.
+
+        A false one has probability at most 1/1,000 for each unlisted string, and at most 1/1,000 for the detected ones together.
+        """
+        nothing_detected = any(warnings.nothing_detected(decoding))
+        if not decoding.unlisted_strings and not nothing_detected:
+            return ()
+        spellings = other_spellings([name for group in design.groups for name in group])
+        if not spellings:
+            return ()
+        if nothing_detected:
+            other, strictly = _hash(self.metric, list(spellings))[0], replace(options, fdr=_MAX_FALSE_SUGGESTION)
+            spelled = self._decode_design(evidence, other, 0, strictly, ALL_CANDIDATES, ignore_progress)
+            found = [estimate.candidate for estimate in spelled.detected]
+        else:
+            words = list(spellings)
+            found = [
+                word
+                for string in decoding.unlisted_strings
+                for word in matching_words(string, words, self.metric.params)
+            ]
+        return tuple(spellings[word] for word in dict.fromkeys(found))
+
+    def _decode_design(
+        self,
+        evidence: Evidence,
+        design: DesignMatrix,
+        repeated: int,
+        options: Options,
+        strings: StringOptions,
+        progress: Progress,
+    ) -> Decoding:
+        whole = _whole_values(evidence)
         if strings.weights is not None:
             design = replace(design, strata=weight_strata(group_weights(strings.weights, design.groups)))
         selection = select_candidates(whole, design, method=strings.method, keep_all=_is_pattern_fit(whole))

@@ -85,7 +85,7 @@ def _periods(published: Published) -> list[PublishedPeriod]:
 
 
 def _decoding(store: ResultsStore, period: PublishedPeriod) -> Decoding:
-    """Decoding of a period without the bits by which unlisted strings could be recognized: nobody approved these."""
+    """Decoding of a period without unlisted strings' bits and suggested spellings: nobody approved these."""
     last = period.releases[-1]
     try:
         decoding = Decoding.from_dict(json.loads(store.document(last.key, last.result_hash)))
@@ -93,7 +93,7 @@ def _decoding(store: ResultsStore, period: PublishedPeriod) -> Decoding:
         name = short_names(period.name)[1]
         raise OutputError(f"{problem}, or pass --withdraw {name} to take the period off the site.") from None
     unlisted = tuple(replace(found, signature=(), matches=()) for found in decoding.unlisted_strings)
-    return replace(decoding, unlisted_strings=unlisted)
+    return replace(decoding, unlisted_strings=unlisted, suggestions=())
 
 
 _File = tuple[str, Any, Callable[[], bytes]]

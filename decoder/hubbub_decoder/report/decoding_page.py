@@ -20,9 +20,9 @@ from hubbub_decoder.results.decoding import (
     Decoding,
     detection_limit_lines,
     forged_lines,
-    match_lines,
     needed_reports,
     summary_lines,
+    unlisted_lines,
 )
 from hubbub_decoder.results.diagnosis import Residuals
 from hubbub_decoder.results.estimates import Estimate
@@ -89,7 +89,7 @@ def render_decoding(
     view       : what `view.html.j2` lets the reader choose; None: nothing
     """
     forged = list(forged_lines(decoding))
-    lines = [*match_lines(decoding), *summary_lines(decoding, quantiles=False)]
+    lines = [*unlisted_lines(decoding), *summary_lines(decoding, quantiles=False)]
     sentences = [line for line in lines if line not in forged]
     quantiles = [] if decoding.numbers is None else list(quantile_rows(decoding.numbers))
     smaller_limits = list(needed_reports(decoding))

@@ -39,6 +39,7 @@ from hubbub_decoder.results.diagnosis import Diagnosis, Residuals
 from hubbub_decoder.results.estimates import Estimate, ShareEstimate, read_detected
 from hubbub_decoder.results.loadable import Loadable
 from hubbub_decoder.results.ordinal import Numbers, mean_lines, quantile_lines
+from hubbub_decoder.results.suggestions import Suggestion, suggestion_lines
 from hubbub_decoder.results.table_result import TableResult, columns_of
 from hubbub_decoder.results.unlisted_strings import UnlistedString, matching_words
 
@@ -124,6 +125,9 @@ class Decoding(TableResult[Estimate], Loadable, Result):
         Frequent strings that are not candidates, found by their bits. Their shares belong to `unlisted`.
     num_more_candidates
         Number of words that `match_unlisted` compared with them.
+    suggestions
+        Other spellings of candidates that were probably reported, tried where unlisted strings are frequent or nothing
+        is detected.
     numbers
         Mean, quantiles and distribution function of an ordinal metric, or the mean alone (estimate = "mean"). None:
         the metric is of another kind.
@@ -152,6 +156,7 @@ class Decoding(TableResult[Estimate], Loadable, Result):
     target: Target = "reporters"
     unlisted_strings: tuple[UnlistedString, ...] = ()
     num_more_candidates: int = 0
+    suggestions: tuple[Suggestion, ...] = ()
     numbers: Numbers | None = None
     residuals: Residuals | None = None
     fabricated: float = 0.0
@@ -337,6 +342,7 @@ class Decoding(TableResult[Estimate], Loadable, Result):
             "collision_probability": self.collision_probability,
             "unlisted_strings": json_value(self.unlisted_strings),
             "num_more_candidates": self.num_more_candidates,
+            "suggestions": json_value(self.suggestions),
             **({} if self.numbers is None else {"numbers": self.numbers.to_dict()}),
             "warnings": json_value(self.warnings),
             "fit_tests": json_value(self.fit_tests),
@@ -347,7 +353,7 @@ class Decoding(TableResult[Estimate], Loadable, Result):
         every = self.detected if self.is_tested and not everything else self.estimates
         check_top(top)
         rows = self.in_display_order(every[:top])
-        lines = (*match_lines(self), *summary_lines(self))
+        lines = (*unlisted_lines(self), *summary_lines(self))
         return Document(headline(self), _table(self, rows, len(every) - len(rows)), lines, self.warnings)
 
     def plot(
@@ -494,8 +500,9 @@ def headline(decoding: Decoding) -> str:
     return f"{decoding.metric.title}: {format_count(decoding.num_reports, 'report')}; {figures.sentence()}"
 
 
-def match_lines(decoding: Decoding) -> Iterator[str]:
-    """Yield the words that match each unlisted string, if words were compared."""
+def unlisted_lines(decoding: Decoding) -> Iterator[str]:
+    """Yield the suggested spellings, and the words that match each unlisted string if words were compared."""
+    yield from suggestion_lines(decoding.suggestions)
     words = format_count(decoding.num_more_candidates, "word")
     if not decoding.num_more_candidates:
         return

@@ -419,6 +419,15 @@ def test_the_bits_of_unlisted_strings_are_not_published(place: Path) -> None:
     )
 
 
+def test_suggested_spellings_are_not_published(place: Path) -> None:
+    """The approved list has "Unlisted"; nobody approved "unlisted", which the clients report."""
+    (place / "candidates" / "page.txt").write_text("a\nUnlisted\n")
+    counts = read_summary(place / "summaries" / f"page-{DAYS[0]}.parquet")
+    assert [found.spelling for found in decode(counts, ["a", "Unlisted"]).suggestions] == ["unlisted"]
+    run(place)
+    assert not any(b"probably reported" in data for name, data in files(place / "site").items())
+
+
 def test_each_file_of_a_site_has_one_path(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The JSON file of a metric "index" was overwritten by the list of metrics."""
     names = "index", "index.json", "index.html", "feed", "feed.xml", "report", "v1", "dark.csv", "dark-a"
