@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from unicodedata import normalize
 
 from hubbub.errors import DefinitionError, InvalidValueError, ParameterError
 from hubbub.mechanisms.mechanism import Mechanism, mechanism_of_fields
@@ -68,6 +69,7 @@ class CategoricalKind(BlockKind):
                 f"`other` is not set, so a value that is not listed is counted as invalid, and not as {rest!r}. Set other = {rest!r} below "
                 "the categories, or rename this category if every value is listed"
             )
+        yield from spelling_warnings(self.categories)
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -180,6 +182,29 @@ def name_of_rest(names: Sequence[str]) -> str | None:
     'Other'
     """
     return next((name for name in names if name.casefold() in _NAMES_OF_REST), None)
+
+
+def spelling_warnings(names: Sequence[str]) -> Iterator[str]:
+    """Yield a warning for names that are not normalized, and one for two that differ in their spelling only.
+
+    >>> list(spelling_warnings(["linux", "macos"]))
+    []
+    """
+    unusual = next((name for name in names if name != normalize("NFC", name.strip())), None)
+    if unusual is not None:
+        yield (
+            f"{unusual!a} is not normalized: it has white space around it, or is not in Unicode form NFC. Only a value with the same bytes "
+            f"counts for it. Write {normalize('NFC', unusual.strip())!a} if the app records this"
+        )
+    by_spelling = dict[str, str]()
+    for name in names:
+        first = by_spelling.setdefault(normalize("NFC", name).casefold().strip().removesuffix("/"), name)
+        if first != name:
+            yield (
+                f"{first!a} and {name!a} differ in their spelling only, and a value counts for the one that it equals exactly. Keep "
+                "one of them, and normalize values before they are recorded"
+            )
+            return
 
 
 def _check_number_of_categories(number: int) -> None:

@@ -13,7 +13,7 @@ from hubbub.mechanisms.mechanism import Mechanism, mechanism_class, mechanism_of
 from hubbub.mechanisms.privset import HASH_SCHEME, PrivSet
 from hubbub.metrics.hash_schemes import HashScheme, OneQuestion
 from hubbub.metrics.kinds.kind import BlockKind, BloomBits, ChangeWords, Fact, KindWord, Value
-from hubbub.metrics.kinds.one_hot import check_names, name_of_rest
+from hubbub.metrics.kinds.one_hot import check_names, name_of_rest, spelling_warnings
 from hubbub.metrics.params import MAX_BITS, Params
 from hubbub.metrics.rules import MAX_CLIENT_COHORTS
 from hubbub.text import with_article
@@ -82,6 +82,7 @@ class SetKind(BlockKind):
                 f"a set with something that is not an item is counted as invalid, whole; nothing is counted as {rest!r} by itself. Record "
                 f"{rest!r} in place of what is not listed, or leave it out"
             )
+        yield from spelling_warnings(self.items)
 
     @property
     def named_values(self) -> tuple[str, ...]:
