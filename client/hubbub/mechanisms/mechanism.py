@@ -104,6 +104,11 @@ class Mechanism(ABC):
         """Check that clients may report under these parameters; raises DefinitionError."""
 
     @property
+    def num_blanks(self) -> int:
+        """Number of bits, the last ones, that stand for no value."""
+        return 0
+
+    @property
     @abstractmethod
     def has_permanent_noise(self) -> bool:
         """Whether permanent bits may differ from true bits."""

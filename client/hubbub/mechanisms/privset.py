@@ -50,8 +50,8 @@ if TYPE_CHECKING:
 
     from hubbub.mechanisms.ratio import ExactRatio
 
-HASH_SCHEME = "set-row-v1"
-"""Hash scheme of the only bits that it randomizes: a bit for each item, and blank ones."""
+ITEM_SCHEME, HASHED_SCHEME = "set-row-v1", "set-hash-v1"
+"""Hash schemes of the bits that it randomizes: a bit for each item, or for the items with the same hash, and blank ones."""
 MAX_VALUES = 1024
 """Largest k: a row has at most 1,024 bits."""
 _DYADIC_BYTES = 3
@@ -164,19 +164,23 @@ class PrivSet(Mechanism):
         return {"max_items": self.max_items, "w": self.num_ones, "hit": numerator(self.prob_hit, DYADIC_DIGITS)}
 
     @property
+    def num_blanks(self) -> int:
+        return self.max_items
+
+    @property
     def num_items(self) -> int:
         """Number of values, k - m: the bits that are not blank."""
         return self.num_values - self.max_items
 
     def check_block(self, num_bits: int, hash_scheme: str) -> None:
-        if hash_scheme != HASH_SCHEME:
+        if hash_scheme not in (ITEM_SCHEME, HASHED_SCHEME):
             raise ParameterError(
                 f"PrivSet reports sets of items, got the hash scheme {hash_scheme}: any metric but a set needs UnaryResponse or SubsetSelection"
             )
         if num_bits != self.num_values:
             raise ParameterError(
-                f"PrivSet of num_values = {self.num_values} needs as many bits, got {num_bits}: num_values is the number of items and "
-                "max_items together"
+                f"PrivSet of num_values = {self.num_values} needs as many bits, got {num_bits}: num_values is the number of items, or "
+                "of their hashes, and max_items together"
             )
 
     def require_collectable(self, name: str) -> None:

@@ -296,8 +296,10 @@ class Metric:
     def set(
         cls,
         name: str,
-        items: Sequence[str],
+        items: Sequence[str] | None,
         mechanism: Mechanism,
+        *,
+        num_cohorts: int = 1,
         **fields: Unpack[MetricFields],
     ) -> Metric:
         """Return a metric of sets: which of these items are used.
@@ -311,10 +313,13 @@ class Metric:
         name
             Name of the metric.
         items
-            2 to 256 names, without commas. With `PrivSet`, at most 1,024 with its `max_items`.
+            2 to 256 names, without commas. With `PrivSet`, at most 1,024 with its `max_items`. None: any strings, which
+            `PrivSet` reports as hashes; the decoder needs candidates.
         mechanism
             Randomization of the bit: a symmetric `UnaryResponse`, so `prob_q` = 1 - `prob_p`; or `PrivSet`, with
-            `num_values` of the number of items and `max_items` together.
+            `num_values` of the number of items, or of their hashes, and `max_items` together.
+        num_cohorts
+            Number of cohorts, each with other hashes, if there are no items: a power of two up to 256.
         **fields
             Further fields of `Metric`.
 
@@ -336,7 +341,12 @@ class Metric:
         (1, 3)
         """
         with name_errors(name):
-            kind = SetKind.of_items(tuple(items), checked_mechanism(mechanism))
+            if items is None:
+                kind = SetKind.of_hashes(checked_mechanism(mechanism), num_cohorts)
+            elif num_cohorts != 1:
+                raise DefinitionError(f"num_cohorts = {num_cohorts} is for a set without items: leave it out")
+            else:
+                kind = SetKind.of_items(tuple(items), checked_mechanism(mechanism))
         return cls(name, kind, **_values(fields))
 
     @classmethod

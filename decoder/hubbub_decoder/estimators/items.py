@@ -29,7 +29,7 @@ from hubbub.mechanisms.privset import PrivSet
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.estimators.categories import RowNoise, count_law, law_of_mean
 from hubbub_decoder.inference.error_law import ErrorCumulants, ErrorLaw, Sampling
-from hubbub_decoder.inference.influence import ReportInfluence
+from hubbub_decoder.inference.influence import Influence, ReportInfluence
 from hubbub_decoder.model.evidence import Evidence
 from hubbub_decoder.options import Target
 
@@ -39,13 +39,13 @@ class ItemFit:
     """Estimated shares of all items, (m,); nan where no client was asked.
 
     law        : of their errors
-    influence  : of one report
+    influence  : of one report, of some of the items
     mean_law   : of the mean of the shares, (1,), the mean number of items of a client over that of all items
     """
 
     shares: Floats
     law: ErrorLaw
-    influence: ReportInfluence
+    influence: Influence
     mean_law: ErrorLaw
 
 
@@ -64,7 +64,7 @@ def fit_items(evidence: Evidence, target: Target) -> ItemFit:
     return ItemFit(
         law.shares,
         law,
-        ReportInfluence.of_bits(mechanism, n),
+        ReportInfluence.of_bits(mechanism, n).take,
         law_of_mean(law, asked),
     )
 
@@ -83,7 +83,7 @@ def fit_whole_sets(evidence: Evidence, target: Target, mechanism: PrivSet) -> It
     return ItemFit(
         law.shares,
         law,
-        replace(bits, cohorts=np.zeros(size, np.intp), rows=rows),
+        replace(bits, cohorts=np.zeros(size, np.intp), rows=rows).take,
         _law_of_mean_size(law.shares, reports, clients, mechanism, target),
     )
 

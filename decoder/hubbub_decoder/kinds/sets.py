@@ -9,18 +9,28 @@ from typing import TypeVar
 
 import numpy as np
 
+from hubbub.errors import ParameterError
 from hubbub.metrics.kinds import SetKind, Value
-from hubbub.metrics.kinds.sets import SEPARATOR, AskedItemKind, WholeSetKind
+from hubbub.metrics.kinds.sets import SEPARATOR, AskedItemKind, HashedSetKind, WholeSetKind
 from hubbub.text import format_count
+from hubbub_decoder.data.populations import distribution_shares, draw_population
 from hubbub_decoder.documents.finding import Finding, Severity
 from hubbub_decoder.errors import PopulationError
+from hubbub_decoder.estimators.hashed_items import fit_hashed_sets
 from hubbub_decoder.estimators.items import ItemFit, fit_items, fit_whole_sets
 from hubbub_decoder.kinds.one_hot import OneHotOperations
-from hubbub_decoder.kinds.operations import Candidates, Positions
+from hubbub_decoder.kinds.operations import Candidates, KindOperations, Positions
+from hubbub_decoder.kinds.strings import hash_candidates
+from hubbub_decoder.model.design_matrix import DesignMatrix
 from hubbub_decoder.model.evidence import Evidence
-from hubbub_decoder.options import Options, Progress, StringOptions, Target
+from hubbub_decoder.model.vectorized_hashing import bit_positions
+from hubbub_decoder.options import ALL_CANDIDATES, Options, Progress, StringOptions, Target
+from hubbub_decoder.results import warnings
 from hubbub_decoder.results.build import build_item_decoding
 from hubbub_decoder.results.decoding import Decoding
+
+_HASHING, _FITTING = 0.01, 0.05
+"""Usual shares of the time before each stage."""
 
 K = TypeVar("K", bound=SetKind)
 
@@ -29,7 +39,10 @@ class SetOperations(OneHotOperations[K]):
     """Operations of sets; a value of a population is its items with commas between them."""
 
     def _decode(self, evidence: Evidence, rows: Sequence[str] | None, options: Options) -> Decoding:
-        return build_item_decoding(self._fit(evidence, options.target), evidence, self._selected(rows), options)
+        selected, items = self._selected(rows), self.kind.named_values
+        shown = np.array([items.index(name) for name in selected])
+        fit = self._fit(evidence, options.target)
+        return build_item_decoding(fit, [(name,) for name in selected], shown, evidence, options)
 
     @abstractmethod
     def _fit(self, evidence: Evidence, target: Target) -> ItemFit:
@@ -78,20 +91,9 @@ class WholeSetOperations(SetOperations[WholeSetKind], of=WholeSetKind):
         progress: Progress,
     ) -> Decoding:
         decoding = super().decode(evidence, candidates, options, strings, progress)
-        return replace(decoding, warnings=(*decoding.warnings, *self._larger_sets()))
-
-    def _larger_sets(self) -> Iterator[Finding]:
-        """Clients may have more items than a report stands for."""
         most = self.kind.mechanism.max_items
-        if most < len(self.kind.items):
-            yield Finding(
-                "larger_sets",
-                f"A client with more than {format_count(most, 'item')} reports a random {most} of them, and no report shows its number of items. "
-                f"So estimates are lower bounds: the share of an item is at most its estimate times the largest number of items of a client over {most}, and "
-                f"the mean number of items counts no more than {most} of a client.",
-                "If clients have more items, add a version of the metric with a larger max_items.",
-                severity=Severity.NOTE,
-            )
+        found = larger_sets(most) if most < len(self.kind.items) else ()
+        return replace(decoding, warnings=(*decoding.warnings, *found))
 
     def _fit(self, evidence: Evidence, target: Target) -> ItemFit:
         return fit_whole_sets(evidence, target, self.kind.mechanism)
@@ -106,3 +108,75 @@ class WholeSetOperations(SetOperations[WholeSetKind], of=WholeSetKind):
         """Sets that fill a row's true set: they differ from each other, and from no item, by the whole epsilon."""
         items, m = self.kind.items, self.kind.mechanism.max_items
         return [*(items[max(0, min(start, len(items) - m)) :][:m] for start in range(0, len(items), m)), None]
+
+
+class HashedSetOperations(KindOperations[HashedSetKind], of=HashedSetKind):
+    """Operations of sets whose items are hashed; a value of a population is its items with commas between them."""
+
+    def decode(
+        self,
+        evidence: Evidence,
+        candidates: Candidates,
+        options: Options,
+        strings: StringOptions,
+        progress: Progress,
+    ) -> Decoding:
+        if strings != ALL_CANDIDATES:
+            raise ParameterError(
+                f"{self.metric.name}: method and weights are for string metrics, not for sets. Leave them out."
+            )
+        progress("hashing the candidates", _HASHING)
+        design, repeated = hash_candidates(self.metric, candidates)
+        progress(f"estimating {format_count(len(design.groups), 'share')}", _FITTING)
+        mechanism, counts = self.kind.mechanism, evidence.counts
+        fit = fit_hashed_sets(evidence, design, options.target, mechanism)
+        decoding = build_item_decoding(fit, design.groups, np.arange(len(design.groups)), evidence, options)
+        found = (
+            *warnings.few_reports(counts),
+            *warnings.rejected_reports(counts),
+            *warnings.dropped_rows(counts),
+            *warnings.padded_candidates(design),
+            *warnings.repeated_candidates(repeated),
+            *warnings.merged_candidates(design),
+            *larger_sets(mechanism.max_items),
+        )
+        return replace(decoding, warnings=found)
+
+    def reason_to_skip(self, *, has_candidates: bool) -> str | None:
+        return None if has_candidates else f"no candidates: add {self.metric.name}.txt to the directory of --candidates"
+
+    def rows(self, candidates: Candidates) -> DesignMatrix:
+        return hash_candidates(self.metric, candidates)[0]
+
+    def positions(self, values: Sequence[str]) -> Positions:
+        sets = [sorted(set(value.split(SEPARATOR))) if value else [] for value in values]
+        width = max(map(len, sets), default=0) or 1
+        positions = np.full((len(sets), self.kind.num_cohorts, width), self.kind.num_bits, np.int16)
+        hashed = bit_positions([item for items in sets for item in items], self.kind.params)[:, :, 0]
+        first = 0
+        for row, items in zip(positions, sets, strict=True):
+            row[:, : len(items)] = hashed[first : first + len(items)].T
+            first += len(items)
+        return positions
+
+    def audited_values(self) -> list[Value]:
+        """Sets of as many items as a row stands for, and no item."""
+        m = self.kind.mechanism.max_items
+        return [*(tuple(f"v{number}" for number in range(start, start + m)) for start in (0, m)), None]
+
+    def draw(
+        self, distribution: str, num_values: int | None, num_reports: int, rng: np.random.Generator
+    ) -> dict[str, int]:
+        return draw_population(distribution_shares(distribution, num_values or 100), num_reports, rng)
+
+
+def larger_sets(most: int) -> Iterator[Finding]:
+    """Clients may have more items than a report stands for."""
+    yield Finding(
+        "larger_sets",
+        f"A client with more than {format_count(most, 'item')} reports a random {most} of them, and no report shows its number of items. "
+        f"So estimates are lower bounds: the share of an item is at most its estimate times the largest number of items of a client over {most}, and "
+        f"the mean number of items counts no more than {most} of a client.",
+        "If clients have more items, add a version of the metric with a larger max_items.",
+        severity=Severity.NOTE,
+    )

@@ -13,7 +13,7 @@ from hubbub.errors import SummaryError
 from hubbub.metrics.kinds import StringKind, Value
 from hubbub.metrics.metric import Metric
 from hubbub.summary import BitCounts, PatternCounts, Reports
-from hubbub.text import format_count
+from hubbub.text import format_count, with_article
 from hubbub_decoder.blas_threads import idle_blas_threads
 from hubbub_decoder.data.candidates import distinct_candidates
 from hubbub_decoder.data.populations import distribution_shares, draw_population
@@ -62,7 +62,7 @@ class StringOperations(KindOperations[StringKind], of=StringKind):
         progress: Progress,
     ) -> Decoding:
         progress("hashing the candidates", _HASHING)
-        design, repeated = _hash(self.metric, candidates)
+        design, repeated = hash_candidates(self.metric, candidates)
         decoding = self._decode_design(evidence, design, repeated, options, strings, progress)
         return replace(decoding, suggestions=self._suggestions(evidence, design, decoding, options))
 
@@ -80,7 +80,7 @@ class StringOperations(KindOperations[StringKind], of=StringKind):
         if not spellings:
             return ()
         if nothing_detected:
-            other, strictly = _hash(self.metric, list(spellings))[0], replace(options, fdr=_MAX_FALSE_SUGGESTION)
+            other, strictly = hash_candidates(self.metric, list(spellings))[0], replace(options, fdr=_MAX_FALSE_SUGGESTION)
             spelled = self._decode_design(evidence, other, 0, strictly, ALL_CANDIDATES, ignore_progress)
             found = [estimate.candidate for estimate in spelled.detected]
         else:
@@ -131,7 +131,7 @@ class StringOperations(KindOperations[StringKind], of=StringKind):
         return None if has_candidates else f"no candidates: add {self.metric.name}.txt to the directory of --candidates"
 
     def rows(self, candidates: Candidates) -> DesignMatrix:
-        return _hash(self.metric, candidates)[0]
+        return hash_candidates(self.metric, candidates)[0]
 
     def positions(self, values: Sequence[str]) -> Positions:
         if self.kind.discover is None:
@@ -170,11 +170,11 @@ def _whole_values(evidence: Evidence) -> Evidence:
     return whole
 
 
-def _hash(metric: Metric, candidates: Candidates) -> tuple[DesignMatrix, int]:
+def hash_candidates(metric: Metric, candidates: Candidates) -> tuple[DesignMatrix, int]:
     """Design matrix of the candidates and the number of repetitions among them."""
     if candidates is None:
         raise CandidateError(
-            f"{metric.name}: a string metric can only be decoded for given strings. Pass candidates (--candidates FILE or --map FILE)."
+            f"{metric.name}: {with_article(metric.kind.word)} metric can only be decoded for given strings. Pass candidates (--candidates FILE or --map FILE)."
         )
     if not isinstance(candidates, DesignMatrix):
         names, repeated = distinct_candidates(candidates)

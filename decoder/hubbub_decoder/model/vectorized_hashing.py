@@ -55,7 +55,7 @@ def hash_positions(values: Sequence[bytes], params: Params, cohorts: range) -> P
 
 def _murmur3_v1(values: Sequence[bytes], params: Params, cohorts: range) -> Positions:
     """Hash each value once with MurmurHash3, then mix in the cohorts by arithmetic modulo 2**64: (M, m, h)."""
-    k, h = params.num_bits, params.num_hashes
+    k, h = params.num_bits - params.mechanism.num_blanks, params.num_hashes
     words = np.frombuffer(b"".join(mmh3.mmh3_x64_128_digest(value, 0) for value in values), "<u8").reshape(-1, 2)
     mixed_cohorts = _mix(np.arange(cohorts.start, cohorts.stop, dtype=np.uint64))
     base = _mix(words[:, :1] ^ mixed_cohorts) + words[:, 1:]

@@ -29,7 +29,10 @@ class PrivSetPlanner(RowPlanner[PrivSet]):
         if unit is not None and wishes.hold is None:
             return None  # each report costs epsilon again
         of_report = wishes.epsilon if unit is None else min(wishes.epsilon, unit / (wishes.hold or 1))
-        return best_privset(wishes.num_candidates, wishes.own, of_report, share)
+        items = rows_bits(wishes) - wishes.own
+        # others of a hashed bucket
+        touched = share + wishes.own / items if is_hashed(wishes) else share
+        return best_privset(items, wishes.own, of_report, touched)
 
     def notes(self, mechanism: PrivSet) -> Iterator[str]:
         m = mechanism.max_items
@@ -37,6 +40,16 @@ class PrivSetPlanner(RowPlanner[PrivSet]):
             f"A client with more than {m} items reports a random {m} of them, and the reports do not show its size: the share of an item is between "
             f"its estimate and its estimate times (largest size / {m})."
         )
+
+
+def is_hashed(wishes: Wishes) -> bool:
+    """Return whether items and blanks are too many for a bit each."""
+    return wishes.own is not None and wishes.num_candidates + wishes.own > MAX_VALUES
+
+
+def rows_bits(wishes: Wishes) -> int:
+    """Return the number of bits of a row, k: a bit for each item and blank, or as many as a row may have."""
+    return min(wishes.num_candidates + (wishes.own or 0), MAX_VALUES)
 
 
 def best_privset(items: int, own: int, epsilon: float, share: float) -> PrivSet | None:

@@ -96,17 +96,21 @@ def build_mean_decoding(evidence: Evidence, buckets: Buckets, options: Options) 
     )
 
 
-def build_item_decoding(fit: ItemFit, evidence: Evidence, selected: Sequence[str], options: Options) -> Decoding:
-    """Decoding of values that do not exclude each other: intervals and tests of all, and their mean number as the total of the listed ones."""
-    items = evidence.metric.kind.named_values
-    shown = np.array([items.index(name) for name in selected])
+def build_item_decoding(
+    fit: ItemFit, groups: Sequence[tuple[str, ...]], shown: Indices, evidence: Evidence, options: Options
+) -> Decoding:
+    """Decoding of values that do not exclude each other: intervals and tests, and their mean number as the total of the listed ones.
+
+    groups : names of the `shown` positions of the fit, more than one where no report can distinguish them
+    """
     law = fit.law.take(shown)
     tests = CandidateTests(None, law.p_values(), np.zeros(len(shown), bool))
-    detections = Detections.of(law, tests, lambda some: fit.influence.take(shown[some]), None, evidence, options)
-    totals = [_mean_number(fit, options.confidence), ShareEstimate(0.0, 0.0, 0.0, 0.0), UNDETERMINED]
+    detections = Detections.of(law, tests, lambda some: fit.influence(shown[some]), None, evidence, options)
+    unlisted = UNDETERMINED if evidence.metric.kind.needs_candidates else ShareEstimate(0.0, 0.0, 0.0, 0.0)
+    totals = [_mean_number(fit, options.confidence), unlisted, UNDETERMINED]
     if options.fabricated:
         totals = [UNDETERMINED] * 3
-    return _tested_decoding(detections, [(name,) for name in selected], totals, evidence, options)
+    return _tested_decoding(detections, groups, totals, evidence, options)
 
 
 def _mean_number(fit: ItemFit, confidence: float) -> ShareEstimate:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
@@ -9,17 +10,23 @@ from functools import cached_property
 from typing import Any, ClassVar, cast
 
 from hubbub.errors import DefinitionError, InvalidValueError, ParameterError
+from hubbub.hashing import murmur3_v1
 from hubbub.mechanisms.mechanism import Mechanism, mechanism_class, mechanism_of_fields
-from hubbub.mechanisms.privset import HASH_SCHEME, PrivSet
+from hubbub.mechanisms.privset import HASHED_SCHEME, ITEM_SCHEME, PrivSet
 from hubbub.metrics.hash_schemes import HashScheme, OneQuestion
 from hubbub.metrics.kinds.kind import BlockKind, BloomBits, ChangeWords, Fact, KindWord, Value
 from hubbub.metrics.kinds.one_hot import check_names, name_of_rest, spelling_warnings
+from hubbub.metrics.kinds.strings import utf8
 from hubbub.metrics.params import MAX_BITS, Params
 from hubbub.metrics.rules import MAX_CLIENT_COHORTS
 from hubbub.text import with_article
 
 MAX_ITEMS = MAX_CLIENT_COHORTS
 """Largest number of items of which each client is asked about one."""
+MIN_HASHED_BITS = 8
+"""Smallest number of bits of a set whose items are hashed."""
+HASHED_FIELDS = ("num_bits", "num_cohorts")
+"""Fields of a definition that names no items."""
 SEPARATOR = ","
 """Between the items of a set on a command line and in a file of a population."""
 
@@ -33,7 +40,7 @@ class ItemOfCohort(OneQuestion):
 class BitOfItem(HashScheme):
     """Bit i is one if the set has the item i; the last bits are blank."""
 
-    name = HASH_SCHEME
+    name = ITEM_SCHEME
     has_varying_ones = True
 
     @classmethod
@@ -45,14 +52,30 @@ class BitOfItem(HashScheme):
             )
 
 
+class BitOfHash(HashScheme):
+    """Bit i is one if the set has an item whose hash in the cohort is i (`murmur3_v1`, one hash); the last bits are blank."""
+
+    name = HASHED_SCHEME
+    has_varying_ones = True
+
+    @classmethod
+    def check_sizes(cls, num_bits: int, num_hashes: int, num_cohorts: int) -> None:
+        if num_hashes != 1:
+            raise ParameterError(f"{cls.name} needs num_hashes = 1, got {num_hashes}: an item is one bit of its cohort")
+        if num_bits < MIN_HASHED_BITS:
+            raise ParameterError(
+                f"{cls.name} needs num_bits of {MIN_HASHED_BITS} or more, got {num_bits}: name the items instead"
+            )
+
+
 @dataclass(frozen=True)
 class SetKind(BlockKind):
-    """Which of some items are used: the share of clients with each item. The sets of a period add up."""
+    """Which items are used: the share of clients with each item. The sets of a period add up."""
 
     items: tuple[str, ...]
 
     word = KindWord.SET
-    required_fields = ("items",)
+    optional_fields = ("items", "num_bits", "num_cohorts")
     json_fields = ("items",)
     is_tested = True
     has_exclusive_values = False
@@ -99,25 +122,31 @@ class SetKind(BlockKind):
             raise InvalidValueError(
                 f"a set metric accepts a set, list or tuple of str, or None, got {with_article(type(value).__name__)}"
             )
+        return self._bits_of(value, cohort)
+
+    def _check_items(self, value: Set[str] | Sequence[str]) -> None:
+        """Raise InvalidValueError for a set with anything but items."""
         if not all(isinstance(item, str) and item in self._bit_of for item in value):
             raise InvalidValueError(
                 f"the set has something that is none of the {len(self.items)} items: "
                 "record known items only, or add a version of the metric with more `items`"
             )
-        return self._bits_of(value, cohort)
 
     @abstractmethod
     def _bits_of(self, value: Set[str] | Sequence[str], cohort: int) -> BloomBits:
-        """Return the true bits of a set of known items."""
+        """Return the true bits of a set; raises InvalidValueError if it has anything but items."""
 
     def parse_value(self, text: str) -> Value:
         return tuple(text.split(SEPARATOR)) if text else ()
 
     def facts(self) -> Iterator[Fact]:
-        yield Fact("value", f"which of {len(self.items)} items; {self._what}", self.items)
+        yield self._value_fact()
         yield Fact("several recordings", "all items of the period together")
         yield Fact("no recording", "none of the items")
         yield from self._bit_facts()
+
+    def _value_fact(self) -> Fact:
+        return Fact("value", f"which of {len(self.items)} items; {self._what}", self.items)
 
     def canonical(self) -> dict[str, Any]:
         return {**super().canonical(), "items": list(self.items)}
@@ -130,6 +159,8 @@ class SetKind(BlockKind):
         if "items" not in fields:
             raise DefinitionError("a set metric needs items, got none: pass the names of two or more")
         params, items = Params.from_dict(fields), tuple(fields["items"])
+        if params.scheme is BitOfHash:
+            return HashedSetKind(params, items)
         return (WholeSetKind if params.scheme is BitOfItem else AskedItemKind)(params, items)
 
     @classmethod
@@ -152,7 +183,30 @@ class SetKind(BlockKind):
         return AskedItemKind(params, tuple(items))
 
     @classmethod
+    def of_hashes(cls, mechanism: Mechanism, num_cohorts: int) -> SetKind:
+        """Return the kind of sets of any strings."""
+        if not isinstance(mechanism, PrivSet):
+            raise DefinitionError(
+                f"a set metric without items needs the mechanism {PrivSet.word}, got {mechanism.word}: a client can only be asked about a named item"
+            )
+        params = Params(
+            num_bits=mechanism.num_values,
+            num_hashes=1,
+            num_cohorts=num_cohorts,
+            hash_scheme=BitOfHash.name,
+            mechanism=mechanism,
+        )
+        return HashedSetKind(params)
+
+    @classmethod
     def from_table(cls, table: Mapping[str, Any]) -> SetKind:
+        if "items" not in table:
+            return cls._hashed_from_table(table)
+        given = next((name for name in HASHED_FIELDS if name in table), None)
+        if given is not None:
+            raise DefinitionError(
+                f"{given} was given together with items: a set metric names its items, or has {' and '.join(HASHED_FIELDS)} for any strings"
+            )
         items = table["items"]
         if not isinstance(items, list):
             raise DefinitionError(f"items must be a list of strings, got {items!r}")
@@ -164,6 +218,15 @@ class SetKind(BlockKind):
         return cls.of_items(
             items, mechanism_of_fields(table, len(items) + most if isinstance(most, int) else len(items))
         )
+
+    @classmethod
+    def _hashed_from_table(cls, table: Mapping[str, Any]) -> SetKind:
+        missing = next((name for name in HASHED_FIELDS if name not in table), None)
+        if missing is not None or mechanism_class(table) is not PrivSet:
+            raise DefinitionError(
+                f'items is missing: a set metric names its items, or has mechanism = "{PrivSet.word}", {" and ".join(HASHED_FIELDS)} for any strings'
+            )
+        return cls.of_hashes(mechanism_of_fields(table, table["num_bits"]), table["num_cohorts"])
 
     def to_table(self) -> dict[str, Any]:
         return {"items": list(self.items)}
@@ -215,39 +278,30 @@ class AskedItemKind(SetKind):
         self.params.mechanism.require_collectable(name)
 
     def _bits_of(self, value: Set[str] | Sequence[str], cohort: int) -> BloomBits:
+        self._check_items(value)
         return BloomBits(self.items[cohort] in value)
 
 
 @dataclass(frozen=True)
-class WholeSetKind(SetKind):
-    """The whole set in one row: a bit for each item, and m blank ones (`PrivSet`).
+class RowKind(SetKind):
+    """Sets that a report states in one row (`PrivSet`), with m blank bits.
 
-    A client with more than m items reports a random m of them.
+    A client whose set has more than m bits reports a random m of them.
     """
 
     change = ChangeWords("your set does not change", "your set changes", "it changed", "sets")
-    _what = "a client reports all of them in one row"
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         mechanism = self.params.mechanism
         if not isinstance(mechanism, PrivSet):
             raise DefinitionError(
-                f"{BitOfItem.name} needs the mechanism {PrivSet.word}, got {mechanism.word}: without blanks the number of items would show"
+                f"{self.params.hash_scheme} needs the mechanism {PrivSet.word}, got {mechanism.word}: without blanks the number of items would show"
             )
-        self._check_scheme(len(self.items) + mechanism.max_items, BitOfItem)
 
     @property
     def mechanism(self) -> PrivSet:
         """The mechanism of the row."""
         return cast("PrivSet", self.params.mechanism)  # checked above
-
-    @property
-    def distinct_values(self) -> float:
-        return 2.0 ** len(self.items)
-
-    def _bits_of(self, value: Set[str] | Sequence[str], cohort: int) -> BloomBits:
-        return BloomBits(sum(1 << self._bit_of[item] for item in set(value)))
 
     def facts(self) -> Iterator[Fact]:
         yield from super().facts()
@@ -256,6 +310,72 @@ class WholeSetKind(SetKind):
             "largest set",
             f"{most} items; of a larger one, {most} of its items at random, so that shares become smaller",
         )
+
+
+@dataclass(frozen=True)
+class WholeSetKind(RowKind):
+    """The whole set in one row: a bit for each item, and m blank ones."""
+
+    _what = "a client reports all of them in one row"
+
+    def __post_init__(self) -> None:
+        SetKind.__post_init__(self)
+        super().__post_init__()
+        self._check_scheme(len(self.items) + self.mechanism.max_items, BitOfItem)
+
+    @property
+    def distinct_values(self) -> float:
+        return 2.0 ** len(self.items)
+
+    def _bits_of(self, value: Set[str] | Sequence[str], cohort: int) -> BloomBits:
+        self._check_items(value)
+        return BloomBits(sum(1 << self._bit_of[item] for item in set(value)))
+
+
+@dataclass(frozen=True)
+class HashedSetKind(RowKind):
+    """Any set of strings in one row: a bit for the items with the same hash in the client's cohort, and m blank ones.
+
+    The definition names no items: the analyst lists candidates. A client's items with the same hash are one bit.
+    """
+
+    items: tuple[str, ...] = ()
+
+    needs_candidates = True
+    _what = "a client reports the hashes of all of them in one row"
+
+    def __post_init__(self) -> None:
+        if self.params.scheme is not BitOfHash or self.items:
+            raise DefinitionError(
+                f"a set metric without items needs {BitOfHash.name} parameters, got {self.params.hash_scheme} and {len(self.items)} items: "
+                "pass the items as candidates to the decoder"
+            )
+        super().__post_init__()
+
+    @property
+    def distinct_values(self) -> float:
+        return math.inf
+
+    def _bits_of(self, value: Set[str] | Sequence[str], cohort: int) -> BloomBits:
+        bits = 0
+        for item in value:
+            text = utf8(item) if isinstance(item, str) else None
+            if text is None:
+                raise InvalidValueError(
+                    "the set has something that is not a str, or cannot be encoded as UTF-8: record strings only"
+                )
+            (bit,) = murmur3_v1.bit_positions(text, cohort, self.mechanism.num_items, 1)
+            bits |= 1 << bit
+        return BloomBits(bits)
+
+    def warnings(self) -> Iterator[str]:
+        yield from ()
+
+    def _value_fact(self) -> Fact:
+        return Fact("value", f"sets of any strings; {self._what}")
+
+    def to_table(self) -> dict[str, Any]:
+        return {name: getattr(self.params, name) for name in HASHED_FIELDS}
 
 
 def _check_number_of_questions(number: int) -> None:

@@ -166,8 +166,8 @@ class StringKind(BlockKind):
     def true_bits(self, value: Any, cohort: int, threshold: float | None = None) -> BloomBits:
         if value is None:
             return BloomBits(0)
-        text = _utf8(require_str(self, value))
-        if text is None:  # not raised in _utf8: the UnicodeEncodeError there contains the value
+        text = utf8(require_str(self, value))
+        if text is None:
             raise InvalidValueError("the value cannot be encoded as UTF-8: remove lone surrogates")
         params, discover = self.params, self.discover
         check_hash_scheme(self.word, params)
@@ -228,7 +228,8 @@ def _discovery(fields: Mapping[str, Any]) -> Discovery | None:
     return Discovery.from_dict(fields["discover"]) if "discover" in fields else None
 
 
-def _utf8(value: str) -> bytes | None:
+def utf8(value: str) -> bytes | None:
+    """Return the bytes of a string; None for a lone surrogate. Not raised here: a UnicodeEncodeError contains the value."""
     try:
         return value.encode()
     except UnicodeEncodeError:

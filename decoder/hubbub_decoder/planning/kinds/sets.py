@@ -10,19 +10,24 @@ from functools import lru_cache
 import numpy as np
 
 from hubbub.mechanisms.mechanism import Mechanism
-from hubbub.mechanisms.privset import MAX_VALUES, PrivSet
+from hubbub.mechanisms.privset import MAX_VALUES
 from hubbub.metrics.kinds import SetKind
-from hubbub.metrics.kinds.sets import MAX_ITEMS, WholeSetKind
+from hubbub.metrics.kinds.sets import MAX_ITEMS, HashedSetKind, RowKind
 from hubbub.metrics.params import Params
+from hubbub.metrics.rules import MAX_CLIENT_COHORTS
 from hubbub_decoder.array_types import Floats
+from hubbub_decoder.estimators.hashed_items import MAX_CANDIDATES
 from hubbub_decoder.inference.error_law import ErrorLaw, Sampling
 from hubbub_decoder.inference.intervals import DETECTION_POWER
 from hubbub_decoder.model.distributions import binom
 from hubbub_decoder.planning.kinds.one_hot import OneHotPlanner, law_fields
 from hubbub_decoder.planning.law.accuracy import BitAccuracy, Population
-from hubbub_decoder.planning.privset import PrivSetPlanner
+from hubbub_decoder.planning.privset import PrivSetPlanner, is_hashed, rows_bits
 from hubbub_decoder.planning.wishes import Design, Wishes
 
+MAX_HASHED_OWN = 64
+"""Largest number of own items where items are hashed: with more, clients often have several in a bucket."""
+_NUMBERS_PER_CANDIDATE = 11  # so that the joint fit of hashed items adds a tenth to a variance
 _LARGE_MEAN = 1000.0
 _MENTIONED = 1e-3
 
@@ -37,19 +42,24 @@ class SetPlanner(OneHotPlanner[SetKind], of=SetKind):
     candidates = range(2, MAX_ITEMS + 1)
     rows = (PrivSetPlanner(),)
     rule = (
-        f"a set metric has 2 to {MAX_ITEMS} items, and with `own`, the largest number of items of a client, at most {MAX_VALUES:,} of both together. "
+        f"a set metric has 2 to {MAX_ITEMS} items, and with `own`, the largest number of items of a client, at most {MAX_CANDIDATES:,}. "
         "Pass the number of items or their names."
     )
     unary = "one question, the item that a client is asked about"
     total_share = 0.5
 
     def allowed_candidates(self, wishes: Wishes) -> range:
-        return self.candidates if wishes.own is None else range(2, MAX_VALUES - wishes.own + 1)
+        return self.candidates if wishes.own is None else range(2, MAX_CANDIDATES + 1)
 
     def problems(self, wishes: Wishes) -> Iterator[str]:
         yield from super().problems(wishes)
         if wishes.own is not None and wishes.own > wishes.num_candidates:
             yield f"`own = {wishes.own}` of `num_candidates = {wishes.num_candidates}`: no client has more items than there are. Pass fewer."
+        if is_hashed(wishes) and (wishes.own or 0) > MAX_HASHED_OWN:
+            yield (
+                f"`own = {wishes.own}` with `num_candidates = {wishes.num_candidates}`: items and `own` are above {MAX_VALUES:,} together, so items are "
+                f"hashed, and clients with more than {MAX_HASHED_OWN} would have several in a bucket. Pass fewer of either."
+            )
         if wishes.num_candidates not in self.candidates and wishes.longitudinal is not None and wishes.hold is None:
             yield (
                 f"`longitudinal = {wishes.longitudinal:g}` without `hold`: rows of whole sets have no permanent noise, so each report costs epsilon again. "
@@ -63,7 +73,7 @@ class SetPlanner(OneHotPlanner[SetKind], of=SetKind):
         return 1, 1, wishes.num_candidates
 
     def _row_size(self, wishes: Wishes, rows: Mechanism) -> tuple[int, int, int]:
-        return wishes.num_candidates + (wishes.own or 0), 1, 1
+        return rows_bits(wishes), 1, _cohorts(wishes) if is_hashed(wishes) else 1
 
     def _mechanisms(self, wishes: Wishes) -> dict[str, Callable[[Wishes], Design | None]]:
         mechanisms = super()._mechanisms(wishes)
@@ -81,15 +91,55 @@ class SetPlanner(OneHotPlanner[SetKind], of=SetKind):
         return self.kind(design, categories=None, edges=None).params
 
     def kind(self, design: Design, *, categories: Sequence[str] | None, edges: Sequence[float] | None) -> SetKind:
-        blanks = design.rows.max_items if isinstance(design.rows, PrivSet) else 0
+        blanks = design.mechanism.num_blanks
+        if blanks and design.size[2] > 1:
+            return SetKind.of_hashes(design.mechanism, design.size[2])
         number = design.size[0] - blanks if blanks else design.size[2]
         names = categories or [f"item {i + 1}" for i in range(number)]
         return SetKind.of_items(names, design.mechanism)
 
     def accuracy(self, kind: SetKind, population: Population, *, retained: bool) -> BitAccuracy:
-        if isinstance(kind, WholeSetKind):
+        if isinstance(kind, HashedSetKind):
+            cells = kind.num_cohorts, kind.mechanism.num_items
+            return HashedItemAccuracy(cells=cells, own=kind.mechanism.max_items, **law_fields(kind, population))
+        if isinstance(kind, RowKind):
             return BitAccuracy(**law_fields(kind, population))
         return ItemAccuracy(items=len(kind.items), **law_fields(kind, population))
+
+
+def _cohorts(wishes: Wishes) -> int:
+    """Return the smallest power of two of cohorts C >= 11 M / (k - 1)."""
+    needed = _NUMBERS_PER_CANDIDATE * wishes.num_candidates / (MAX_VALUES - 1)
+    return min(1 << math.ceil(math.log2(needed)), MAX_CLIENT_COHORTS)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class HashedItemAccuracy(BitAccuracy):
+    """Law of the shares of M hashed items, jointly fitted to B buckets of each of C cohorts; R = C (B - 1) independent numbers.
+
+        Var = (noise(x + d) / T + d) / (N (1 - M / R))        d = m / B, share of the clients with another item of the bucket
+
+    It is infinite for more candidates than the numbers tell apart.
+
+    cells : (C, B)      own : m
+    """
+
+    cells: tuple[int, int]
+    own: int
+
+    def variance(self, share: Floats | float) -> Floats:
+        cohorts, buckets = self.cells
+        x, others = np.asarray(share, float), self.own / buckets
+        left = 1 - self.shares.count / (cohorts * (buckets - 1))
+        if left <= 0:
+            return np.full(np.shape(x), np.inf)
+        noise = self.chain.noise(np.minimum(x + others, 1), self.repetition) / self.repetition.per_client
+        return np.asarray((noise + others * (1 - others)) / (self.clients * left))
+
+    @property
+    def _error_law(self) -> ErrorLaw:
+        of_bit, of_share = float(super().variance(0.0)), float(self.variance(0.0))
+        return self._law_of_count(self.clients * of_bit / of_share, Sampling())
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
