@@ -149,6 +149,18 @@ function names(fields: Fields, field: string, most: number): string[] {
   return given as string[];
 }
 
+function requireNoItems(fields: Fields): string[] {
+  check(isEmpty(fields["items"]), "items", fields["items"]);
+  return [];
+}
+
+function requireHashes({ block, numHashes, numCohorts, canonical }: Sizes): void {
+  check(block.mechanism.numBlanks > 0, "mechanism", canonical["mechanism"]);
+  check(block.numBits >= 8, "num_bits", block.numBits);
+  check(numHashes === 1, "num_hashes", numHashes);
+  requirePowerOfTwo(numCohorts);
+}
+
 function wrongType(accepted: string, value: unknown): InvalidValueError {
   const type = value === null ? "null" : Array.isArray(value) ? "an array" : `a value of type ${typeof value}`;
   return new InvalidValueError(`the metric accepts ${accepted} or null, got ${type}`);
@@ -356,19 +368,23 @@ export class SetKind extends Kind {
   override readonly hasOwnCohort: boolean;
   override readonly addsUp = true;
   override readonly takesGroup: boolean;
+  /** Whether the definition names no items: a set is any strings, and an item is the bit of its hash. */
+  readonly #isHashed: boolean;
   readonly #bitOf: ReadonlyMap<string, number>;
 
   constructor(fields: Fields) {
     super();
     const sizes = readSizes(fields);
     const { numBlanks } = sizes.block.mechanism;
-    const items = names(fields, "items", numBlanks ? MAX_BITS - numBlanks : MAX_COHORTS);
+    this.#isHashed = sizes.hashScheme === "set-hash-v1";
+    const items = this.#isHashed ? requireNoItems(fields) : names(fields, "items", numBlanks ? MAX_BITS - numBlanks : MAX_COHORTS);
     check(!items.some((item) => item.includes(",")), "items", items);
-    if (numBlanks) requireScheme(sizes, "set-row-v1", items.length + numBlanks, 1, numBlanks);
+    if (this.#isHashed) requireHashes(sizes);
+    else if (numBlanks) requireScheme(sizes, "set-row-v1", items.length + numBlanks, 1, numBlanks);
     else requireScheme(sizes, "set-v1", 1, items.length);
     this.hasOwnCohort = numBlanks === 0;
     this.takesGroup = numBlanks > 0;
-    this.distinctValues = numBlanks ? 2 ** items.length : 2;
+    this.distinctValues = this.#isHashed ? Infinity : numBlanks ? 2 ** items.length : 2;
     this.#bitOf = new Map(items.map((item, bit) => [item, bit]));
     this.blocks = [sizes.block];
     this.numCohorts = sizes.numCohorts;
@@ -380,12 +396,23 @@ export class SetKind extends Kind {
     if (!(value instanceof Set) && !Array.isArray(value)) throw wrongType("an array or Set of strings", value);
     const bits = new Set<number>();
     for (const item of value as Iterable<string>) {
-      const bit = this.#bitOf.get(item);
-      if (bit === undefined) throw new InvalidValueError(`the set has something that is none of the ${this.#bitOf.size} items`);
-      bits.add(bit);
+      bits.add(this.#isHashed ? this.#hash(item, cohort) : this.#bit(item));
     }
     const bloom = this.hasOwnCohort ? BigInt(bits.has(cohort)) : [...bits].reduce((row, bit) => row | (1n << BigInt(bit)), 0n);
     return { bits: bloom, digest: NO_DIGEST };
+  }
+
+  #bit(item: string): number {
+    const bit = this.#bitOf.get(item);
+    if (bit === undefined) throw new InvalidValueError(`the set has something that is none of the ${this.#bitOf.size} items`);
+    return bit;
+  }
+
+  #hash(item: string, cohort: number): number {
+    const bytes = typeof item === "string" ? utf8(item) : null;
+    if (!bytes) throw new InvalidValueError("the set has something that is not a string, or cannot be encoded as UTF-8");
+    const { numBits, mechanism } = this.blocks[0]!;
+    return murmur3Positions(bytes, cohort, numBits - mechanism.numBlanks, 1)[0]!;
   }
 }
 

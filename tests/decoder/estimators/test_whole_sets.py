@@ -163,7 +163,7 @@ def test_no_note_stands_where_no_set_can_be_larger() -> None:
 
 def test_row_of_a_forged_report_is_one_that_the_service_accepts() -> None:
     for mechanism in MECHANISMS:
-        influence = fit_whole_sets(evidence_of(mechanism, [(0,)]), "reporters", mechanism).influence
+        influence = fit_whole_sets(evidence_of(mechanism, [(0,)]), "reporters", mechanism).influence(np.arange(5))
         assert (influence.rows.sum(axis=1) == mechanism.num_ones).all()
         assert influence.rows[np.arange(5), np.arange(5)].all()
         assert (influence.cohorts == 0).all()

@@ -390,7 +390,7 @@ def _check_whole_set(number: int, most: int) -> None:
     if number < 2 or number + most > MAX_BITS:
         raise DefinitionError(
             f"a set metric with {PrivSet.word} needs 2 items or more, and at most {MAX_BITS} with max_items, got {number} and {most}: "
-            "leave out rare items, or use a boolean metric for one item"
+            "leave out rare items, or all (`num_bits` and `num_cohorts`); use a boolean metric for one item"
         )
     if most > number:
         raise DefinitionError(f"max_items must be at most the number of items, got {most} of {number}: no set has more")
