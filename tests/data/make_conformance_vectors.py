@@ -202,6 +202,13 @@ def whole_sets() -> Iterator[dict[str, Any]]:
         mechanism = {"mechanism": "privset", "max_items": most, "num_ones": ones, "prob_hit": hit}
         for case in encode(full(set_of(*items) | rows | mechanism), values, secrets=3):
             yield case | {"random": SeededBytes(f"rows {json.dumps(case)}")(2048).hex()}
+    for most, hold in ((2, None), (20, 7)):
+        rows = {"num_bits": 64, "num_cohorts": 8, "hash_scheme": "set-hash-v1", "hold": hold}
+        mechanism = {"mechanism": "privset", "max_items": most, "num_ones": 3, "prob_hit": 1 - 2.0**-8}
+        for case in encode(
+            full(set_of() | rows | mechanism), [[], ["b\u00e9", "b\u00e9", ""], many[:30], [7]], secrets=3
+        ):
+            yield case | {"random": SeededBytes(f"rows {json.dumps(case)}")(2048).hex()}
 
 
 def batches() -> Iterator[dict[str, Any]]:

@@ -15,7 +15,7 @@ Variance:  v_cb = noise and choice of the n_c clients of the cohort, (d (q (1-q)
 
 Cells that the candidates do not explain (P < 1e-6) get a free level: an unlisted frequent item has a bucket there. With R = C (k - m - 1)
 independent numbers, the variance of a share is 1 / (1 - M / R) times that of a bucket of its own in each cohort.
-docs/explanation/mathematics.md, equations (24.5) to (24.7).
+docs/explanation/mathematics.md, equations (25.1) to (25.3).
 """
 
 from __future__ import annotations

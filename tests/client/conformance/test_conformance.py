@@ -115,7 +115,7 @@ def test_a_second_implementation_gives_the_same_answers() -> None:
             if fields["hold"] is None
             else period_number(PeriodKind(fields["period"]), request["period"]) // fields["hold"]
         )
-        bloom = item_bits_of(fields["items"], value) if is_whole_set else bloom_of(fields, value, cohort)
+        bloom = item_bits_of(fields, value, cohort) if is_whole_set else bloom_of(fields, value, cohort)
         assert bloom is not None
         whole_sets += is_whole_set
         prr = prr_of(fields, key, epoch, value, bloom)

@@ -286,12 +286,16 @@ def row_irr_of(fields: dict[str, Any], y: int, coins: bytes) -> tuple[int, int]:
     return sum(1 << one for one in ones), at
 
 
-def item_bits_of(items: list[str], value: object) -> int | None:
+def item_bits_of(fields: dict[str, Any], value: object, cohort: int) -> int | None:
     """Values of a whole set; None: invalid."""
+    items = fields["items"]
     if value is None:
         return 0
-    if type(value) is not list or not all(item in items for item in value):
+    if type(value) is not list or not all(item in items or (not items and type(item) is str) for item in value):
         return None
+    if not items:
+        buckets = fields["num_bits"] - fields["max_items"]
+        return sum({1 << positions_of(item.encode(), cohort, buckets, 1)[0] for item in value})
     return sum(1 << bit for bit, item in enumerate(items) if item in value)
 
 
