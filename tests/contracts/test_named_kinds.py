@@ -18,6 +18,7 @@ OWN_FILES = (
     "hubbub.mechanisms.",
     "hubbub.metrics.kinds.",
     "hubbub_decoder.estimators.items",
+    "hubbub_decoder.estimators.hashed_items",
     "hubbub_decoder.kinds",
     "hubbub_decoder.planning.kinds",
     "hubbub_decoder.planning.subset_selection",

@@ -10,8 +10,8 @@ x are the shares of the M candidates, u the expected unlisted items of a bucket,
 o is small, but the same share of x_i in every cohort, so that no number of reports removes it.
 
 Estimator: minimize  sum (y_cb + o_cb - u - sum x_i)**2 / v_cb        o and v at the shares fitted last
-Variance:  v_cb = noise and choice of the n_c clients of the cohort, (d (q (1-q) + d (1-d) ...) / (n_c (q-p)**2), and d_cb's own error where
-           frequent items share a bucket. Then min(x_i, x_j) of the clients may have both, whatever the product is
+Variance:  v_cb = (d q (1-q) + (1-d) p (1-p)) / (n_c (q-p)**2) + d (1-d) / n_c, of n_c reports of a cohort. Where frequent items i and j share a
+           bucket, (min(x_i, x_j) - x_i x_j)**2 more: min(x_i, x_j) of the clients may have both
 
 Cells that the candidates do not explain (P < 1e-6) get a free level: an unlisted frequent item has a bucket there. With R = C (k - m - 1)
 independent numbers, the variance of a share is 1 / (1 - M / R) times that of a bucket of its own in each cohort.
@@ -127,7 +127,7 @@ class Overlap:
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """Fit at given weights, (C B,): shares (M,), u, and the level that the candidates explain in each cell (C B,)."""
+    """Fit at given weights (C B,): shares (M,) and u."""
 
     weights: Floats
     shares: Floats
@@ -235,7 +235,6 @@ def _fit(cells: Cells, load: float) -> tuple[Solution, Overlap]:
 
     load : candidates over independent numbers
     """
-    size = cells.matrix.shape[1]
     level = np.full(len(cells.y), min(max(float(np.average(cells.y, weights=cells.reports)), 0.0), 1.0))
     overlap = Overlap(level, np.zeros_like(level), np.zeros_like(level))
     free = np.zeros_like(level)
@@ -249,7 +248,6 @@ def _fit(cells: Cells, load: float) -> tuple[Solution, Overlap]:
         overlap = Overlap.of(cells.matrix, _shrunk(shares, errors), unlisted)
         residuals = cells.y - overlap.touched
         free = np.where(_is_unexplained(cells, residuals, overlap.touched), residuals**2, 0)
-    del size
     return solution, overlap
 
 

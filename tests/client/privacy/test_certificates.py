@@ -92,7 +92,7 @@ def random_part(chance: random.Random, name: str, *, is_noiseless: bool) -> Metr
             return Metric.boolean(name, unary(chance, is_noiseless=is_noiseless, one_bit=True))
 
 
-KINDS = ("string", "discover", "categorical", "boolean", "ordinal", "mean", "set", "whole set", "joint")
+KINDS = ("string", "discover", "categorical", "boolean", "ordinal", "mean", "set", "whole set", "hashed set", "joint")
 
 
 def random_metric(chance: random.Random, kind: str) -> Metric:
@@ -127,6 +127,9 @@ def random_metric(chance: random.Random, kind: str) -> Metric:
         case "whole set":
             items, most = chance.randint(4, 40), chance.randint(1, 4)
             metric = Metric.set("m", [f"i{i}" for i in range(items)], sets(chance, items + most, most), **more)
+        case "hashed set":
+            rows_of_hashes = sets(chance, chance.randint(8, 1024), chance.randint(1, 4))
+            metric = Metric.set("m", None, rows_of_hashes, num_cohorts=2 ** chance.randint(0, 8), **more)
         case _:
             parts = [random_part(chance, f"p{i}", is_noiseless=quiet) for i in range(chance.randint(2, 3))]
             metric = Metric.joint("m", parts, **more)
@@ -258,6 +261,7 @@ def small_metrics(chance: random.Random) -> Iterator[tuple[Metric, int]]:
             yield Metric.categorical("m", ("a", "b", "c"), rows(chance, 4, is_noiseless=quiet)), min(t, 4)
     for items, most, t in ((2, 1, 2), (3, 1, 2), (4, 2, 1), (4, 2, 2), (3, 3, 1), (5, 2, 1)):
         yield Metric.set("m", [f"i{i}" for i in range(items)], sets(chance, items + most, most)), t
+    yield Metric.set("m", None, sets(chance, 8, 2), num_cohorts=4), 1
     for t in (1, 2, 3):
         five = SubsetSelection(
             num_values=5, num_ones=2, prob_q=chance.uniform(0.5, 0.99), permanent_q=chance.uniform(0.3, 0.99)
