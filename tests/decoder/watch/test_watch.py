@@ -183,7 +183,9 @@ def test_a_band_of_an_unknown_value_and_a_mean_are_refused(unseen_seed: int) -> 
         look_at_shares(samples, None, Rules(bands={"drak": (0.1, 0.2)}))
     mean = Metric.ordinal("minutes", Buckets((0, 60), default=0, estimate="mean"), NOISE, period="week")
     with pytest.raises(SummaryError, match="mean"):
-        look_at_shares([simulate(mean, {5: 10}, np.random.default_rng(unseen_seed), periods=WEEKS[:1])], None, Rules())
+        look_at_shares(
+            [simulate(mean, {"5": 10}, np.random.default_rng(unseen_seed), periods=WEEKS[:1])], None, Rules()
+        )
 
 
 def test_strings_are_watched(unseen_seed: int) -> None:
