@@ -202,8 +202,10 @@ def _outside_bands(window: Decoding, rules: Rules) -> Iterator[Alarm]:
             known = [estimate.candidate for estimate in window]
             raise ParameterError(f"{window.metric.name} has no value {value!r} for a band.{did_you_mean(value, known)}")
         found = window[value]
-        if found.low > highest or found.high < lowest:
-            side, limit = ("above", highest) if found.low > highest else ("below", lowest)
+        is_above = found.low > highest
+        if is_above or found.high < lowest:
+            side: Side = "above" if is_above else "below"
+            limit = highest if is_above else lowest
             interval = found.share, found.low, found.high
             yield Alarm("band", last, size, value, side, *interval, limit, (), window.confidence, last)
 
@@ -214,7 +216,7 @@ def _changes(comparison: Comparison, rules: Rules) -> Iterator[Alarm]:
     ends, last, size = (before[0], before[-1]), window[-1], len(window)
     for found in comparison.changes:
         if found.low > rules.smallest_change or found.high < -rules.smallest_change:
-            side = "above" if found.change > 0 else "below"
+            side: Side = "above" if found.change > 0 else "below"
             interval = found.change, found.low, found.high
             yield Alarm(
                 "change",

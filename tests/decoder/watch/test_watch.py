@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from scipy.stats import binom
 from hubbub import Buckets, Metric, Params, UnaryResponse
 from hubbub.cli import main
 from hubbub.errors import ParameterError, SummaryError
+from hubbub.metrics.buckets import Estimand
 from hubbub.metrics.periods import PeriodKind
 from hubbub.summary import BitCounts, write_summary
 from hubbub_decoder import simulate
@@ -25,7 +27,7 @@ from hubbub_decoder.watch.watch import MISSING_AFTER, PeriodLook, WatchResult, w
 from tests.support.watched_years import days_of, have_alarms, standard_error, steps
 
 NOISE = UnaryResponse(prob_p=0.1, prob_q=0.9, prob_f=0)
-THEME = Metric.categorical("theme", ["dark", "light", "auto"], NOISE, period="week")
+THEME = Metric.categorical("theme", ("dark", "light", "auto"), NOISE, period="week")
 DARK = Metric.boolean("dark", NOISE, period="week")
 PAGE = Metric.string("page", Params(num_bits=32, num_hashes=1, num_cohorts=8, prob_p=0.1, prob_q=0.9, prob_f=0))
 CLIENTS = 20_000
@@ -172,7 +174,7 @@ def test_detectable_change_is_found_with_the_stated_probability(unseen_seed: int
         ({"bands": {"dark": (0.3, 0.2)}}, "the band of 'dark' must be"),
     ],
 )
-def test_rules_out_of_range_are_refused(wrong: dict[str, float], says: str) -> None:
+def test_rules_out_of_range_are_refused(wrong: dict[str, Any], says: str) -> None:
     with pytest.raises(ParameterError, match=says):
         replace(Rules(), **wrong)
 
@@ -181,7 +183,7 @@ def test_a_band_of_an_unknown_value_and_a_mean_are_refused(unseen_seed: int) -> 
     samples = counts([0.3], unseen_seed)
     with pytest.raises(ParameterError, match="theme has no value 'drak' for a band"):
         look_at_shares(samples, None, Rules(bands={"drak": (0.1, 0.2)}))
-    mean = Metric.ordinal("minutes", Buckets((0, 60), default=0, estimate="mean"), NOISE, period="week")
+    mean = Metric.ordinal("minutes", Buckets((0, 60), default=0, estimate=Estimand.MEAN), NOISE, period="week")
     with pytest.raises(SummaryError, match="mean"):
         look_at_shares(
             [simulate(mean, {"5": 10}, np.random.default_rng(unseen_seed), periods=WEEKS[:1])], None, Rules()
