@@ -126,7 +126,8 @@ class Rules:
     def confidence(self, metric: Metric, num_values: int) -> float:
         """Level of each interval of a metric with so many values.
 
-        >>> weekly = Metric.boolean("dark", period="week")
+        >>> from hubbub import UnaryResponse
+        >>> weekly = Metric.boolean("dark", UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5), period="week")
         >>> round((1 - Rules().confidence(weekly, 1)) * 53 * 2, 9)
         0.05
         """
