@@ -155,6 +155,54 @@ def few_values() -> list[Row]:
     ]
 
 
+def _set_errors(error: str) -> list[Row]:
+    """Errors of the mechanisms for sets by their formulas, a row for each epsilon and size.
+
+    error : "small" or "wide"
+    """
+    cells: dict[tuple[str, str, str], Row] = {}
+    for row in read_table("sets"):
+        cell = cells.setdefault((row["eps"], row["items"], row["own"]), {})
+        cell[row["mechanism"]] = f"{float(f'{float(row[error]):.3g}'):,g}"
+    return [{"eps": eps, "M, m": f"{int(items):,}, {own}", **errors} for (eps, items, own), errors in cells.items()]
+
+
+def sets() -> list[Row]:
+    """Errors of a small share of sets."""
+    return _set_errors("small_formula")
+
+
+def wide_sets() -> list[Row]:
+    """Errors of shares from 1/m to 1 of sets."""
+    return _set_errors("wide_formula")
+
+
+def hashed_strings() -> list[Row]:
+    """Errors of hashed rows over those of the planned bits, of one report, by epsilon and number of values."""
+    rows = [row for row in read_table("hashed-strings") if (row["reports"], row["mechanism"]) == ("1", "row")]
+    cells: dict[str, Row] = {}
+    for row in rows:
+        cells.setdefault(row["eps"], {})[f"{int(row['values']):,} values"] = row["error"]
+    return [{"eps": eps, **errors} for eps, errors in cells.items()]
+
+
+def repeated_strings() -> list[Row]:
+    """Errors over those of the planned bits and entropies of permanent responses, of thirty reports."""
+    cells: dict[tuple[str, str], dict[str, Row]] = {}
+    for row in read_table("hashed-strings"):
+        if row["reports"] == "30":
+            cells.setdefault((row["eps"], row["values"]), {})[row["mechanism"]] = row
+    return [
+        {
+            "eps": eps,
+            "values": f"{int(values):,}",
+            **{f"{name} / bits": cell[name]["error"] for name in ("index", "noisy")},
+            **{f"name of {name}": cell[name]["name_bits"] for name in ("bits", "index", "noisy")},
+        }
+        for (eps, values), cell in cells.items()
+    ]
+
+
 def decode_time() -> list[Row]:
     """Seconds of decoding by the number of candidates."""
     return [
@@ -219,6 +267,10 @@ TABLES: Mapping[str, Callable[[], list[Row]]] = {
     "largest-errors": largest_errors,
     "packages": packages,
     "few-values": few_values,
+    "sets": sets,
+    "wide-sets": wide_sets,
+    "hashed-strings": hashed_strings,
+    "repeated-strings": repeated_strings,
     "decode-time": decode_time,
     "folds": folds,
     "audit-leaks": audit_leaks,
