@@ -107,7 +107,7 @@ def rows(cell: Cell, clients: int, runs: int) -> list[Row]:
             float(np.mean([mechanism.variance(share, clients) for share in present])),
         )
         estimates = [mechanism.estimate(sets, generator(mechanism.name, cell, run)) for run in range(runs)]
-        table.append(row(cell, mechanism.name, formula, [errors(each, shares, clients) for each in estimates]))
+        table.append(row(cell, mechanism.name, formula, [errors(estimate, shares, clients) for estimate in estimates]))
     return table
 
 

@@ -187,7 +187,7 @@ def noisy_row_design(cell: Cell, bits: StringAccuracy, share: float, smallest: f
             noise = float(chain.noise(share, repetition))
             noise += row_excess(chain, k, share, repetition, permanent_only=True)
             found.append((noise, chain, w))
-    _, chain, w = min(found, key=lambda each: each[0])
+    _, chain, w = min(found, key=lambda design: design[0])
     touching = float(chain.a)  # of the rows with the bucket
     logs = [(touching, _log_comb(k - 1, w - 1)), (1 - touching, _log_comb(k - 1, w))]
     entropy = math.fsum(chance * (log - math.log(chance)) for chance, log in logs)
