@@ -139,7 +139,7 @@ def subset_design(cell: Cell, bits: StringAccuracy, share: float, smallest: floa
 
 def log_symmetric(ones: Floats, zeros: Floats, size: int, log_u: float, log_v: float) -> Floats:
     """ln of the elementary symmetric polynomial of this size, of so many numbers u and v, shapes (n,)."""
-    s = np.arange(size + 1)[:, None]
+    s: Floats = np.arange(size + 1, dtype=np.float64)[:, None]
 
     def log_comb(n: Floats, r: Floats) -> Floats:
         with np.errstate(invalid="ignore"):
