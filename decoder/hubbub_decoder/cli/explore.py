@@ -20,6 +20,12 @@ if TYPE_CHECKING:
 @click.argument("directory", type=PATH)
 @candidates_directory_option
 @click.option(
+    "--pull",
+    "url",
+    metavar="URL",
+    help="First download what DIRECTORY does not have from the aggregator at URL, as `hubbub pull URL --all --open --out-dir DIRECTORY` does.",
+)
+@click.option(
     "--port",
     default=EXPLORE_PORT,
     show_default=True,
@@ -47,6 +53,7 @@ if TYPE_CHECKING:
 def command(
     directory: Path,
     candidates_path: Path | None,
+    url: str | None,
     port: int,
     cache_path: Path | None,
     hostnames: tuple[str, ...],
@@ -65,10 +72,14 @@ def command(
     \b
     Example:
       hubbub explore summaries/ --candidates candidates/
+      hubbub explore summaries/ --candidates candidates/ --pull https://telemetry.example.org
     """
+    from hubbub_decoder.cli.pull import pull_all
     from hubbub_decoder.explore.serving import serve
     from hubbub_decoder.options import Options
 
+    if url is not None:
+        pull_all(url, directory, with_open=True)
     serve(
         directory,
         candidates_path,

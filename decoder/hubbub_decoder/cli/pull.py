@@ -110,7 +110,7 @@ def command(
             raise click.UsageError(f"{other[0]} chooses a part, and --all downloads everything. Leave one of them out.")
         if out_dir is None:
             raise click.UsageError("--all needs --out-dir DIRECTORY for the summaries.")
-        _pull_all(url, out_dir, with_open=with_open, as_json=as_json)
+        pull_all(url, out_dir, with_open=with_open, as_json=as_json)
         return
     if with_open or out_dir is not None:
         raise click.UsageError(f"{'--open' if with_open else '--out-dir'} needs --all.")
@@ -150,7 +150,7 @@ def _pull_one(request: Download, out: Path, by_group: bool, allow_missing: bool,
         raise click.ClickException(f"{told}. Check the period and the metric, or pass --allow-missing.")
 
 
-def _pull_all(url: str, directory: Path, *, with_open: bool, as_json: bool) -> None:
+def pull_all(url: str, directory: Path, *, with_open: bool, as_json: bool = False) -> None:
     """Download what a directory does not have, and say what became of each period. Raises ClickException if one failed."""
     from rich.console import Console
 

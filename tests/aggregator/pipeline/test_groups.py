@@ -485,6 +485,23 @@ def test_pull_all_finds_files_of_other_names_and_counts_no_period_twice(
     }
 
 
+def test_explore_downloads_open_periods_first(
+    start: StartAggregator, store: SqlStore, make_batch: MakeBatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The directory need not exist. Without the aggregator nothing is shown, because it would be old."""
+    aggregator, shown = start(store), list[list[str]]()
+    aggregator.post(make_batch(PLAIN, period="2024-06-13"))
+
+    def serve(directory: Path, *_: Any, **__: Any) -> None:
+        shown.append([path.name for path in directory.glob("*.parquet")])
+
+    monkeypatch.setattr("hubbub_decoder.explore.serving.serve", serve)
+    place = str(tmp_path / "summaries")
+    for url, code in ((aggregator.url, 0), ("http://127.0.0.1:9", 1)):
+        assert CliRunner().invoke(main, ["explore", place, "--pull", url]).exit_code == code
+    assert shown == [[f"plain@{PLAIN.digest[:8]}-2024-06-13.parquet"]]
+
+
 def test_a_period_that_begins_while_the_periods_are_listed_is_open(
     start: StartAggregator, store: SqlStore, make_batch: MakeBatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
