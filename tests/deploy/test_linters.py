@@ -162,3 +162,25 @@ def test_dashboard_is_the_output_of_its_script(script: str, dashboard: str) -> N
     assert made.stdout == (folder / dashboard).read_text(), (
         f"run `python deploy/grafana/{script} > deploy/grafana/{dashboard}`"
     )
+
+
+def test_podman_compose_would_create_a_container_for_each_service() -> None:
+    """It reads the file and prints its commands: an engine starts no container in most sandboxes of CI."""
+    installed("podman")
+    compose = DEPLOY / "compose" / "compose.yaml"
+    command = [installed("podman-compose"), "--file", str(compose), "--dry-run", "--verbose", "up", "--detach"]
+    secrets = {"POSTGRES_PASSWORD": "a", "GRAFANA_PASSWORD": "b"}
+    done = subprocess.run(command, env=os.environ | secrets, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    created = dict(re.findall(r"podman create --name=hubbub_(\S+)_1 (.*)", done.stdout + done.stderr))
+    services = yaml.safe_load(compose.read_text())["services"]
+    assert created.keys() == {name for name, service in services.items() if "profiles" not in service}
+    for name, options in created.items():
+        service = services[name]
+        assert ("--read-only" in options) == service.get("read_only", False)
+        assert f" -m {service['mem_limit']} " in options
+        assert service["image"] in options
+    for missing in secrets:
+        some = {name: value for name, value in secrets.items() if name != missing}
+        done = subprocess.run(command, env=os.environ | some, capture_output=True, text=True, check=False)
+        assert (done.returncode != 0, missing in done.stderr) == (True, True)
