@@ -111,7 +111,7 @@ def test_planned_error_is_the_delivered_one(unseen_seed: int) -> None:
 )
 def test_longer_lists_are_hashed_by_enough_cohorts(items: int, own: int, cohorts: int) -> None:
     """At least 11 M / (k - 1) of them, and no more than a power of two needs; the definition names no items."""
-    planned = plan(wishes(num_candidates=items, own=own, epsilon=2.0))
+    planned = plan(wishes(num_candidates=items, own=own, epsilon=2.0), expires=date(2099, 1, 1))
     metric = planned.metric
     assert (metric.num_bits, metric.num_cohorts) == (1024, cohorts)
     assert isinstance(metric.kind, HashedSetKind if cohorts > 1 else WholeSetKind)
