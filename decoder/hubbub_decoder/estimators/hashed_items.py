@@ -30,7 +30,7 @@ from scipy.sparse.linalg import LinearOperator, cg
 
 from hubbub.mechanisms.privset import PrivSet
 from hubbub.text import format_count
-from hubbub_decoder.array_types import Floats, Indices
+from hubbub_decoder.array_types import Flags, Floats, Indices
 from hubbub_decoder.errors import CandidateError
 from hubbub_decoder.estimators.categories import RowNoise
 from hubbub_decoder.estimators.items import ItemFit
@@ -258,7 +258,7 @@ def _shrunk(shares: Floats, errors: Floats) -> Floats:
     return np.clip(np.where(large, shares, rest), 0, 1)
 
 
-def _is_unexplained(cells: Cells, residuals: Floats, touched: Floats) -> Floats:
+def _is_unexplained(cells: Cells, residuals: Floats, touched: Floats) -> Flags:
     """Whether the candidates do not explain a cell, (C B,)."""
     errors = np.sqrt(cells.variances(touched))
     third, growth = cells.third_cumulants()
