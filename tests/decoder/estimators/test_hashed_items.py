@@ -43,7 +43,7 @@ def buckets(names: list[str]) -> Floats:
     """Whether a name has a bucket, (names, m, k - m)."""
     columns = design_matrix(names, PACKAGES.params).matrix.toarray().T.reshape(len(names), 16, 64)
     assert not columns[:, :, ROWS.num_items :].any()
-    return columns[:, :, : ROWS.num_items].astype(float)
+    return np.asarray(columns[:, :, : ROWS.num_items], np.float64)
 
 
 def fit(evidence: Evidence, names: list[str], target: Any = "reporters") -> ItemFit:
