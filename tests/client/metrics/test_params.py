@@ -43,7 +43,7 @@ GOOD: dict[str, Any] = {
         (
             "hash_scheme",
             "sha1",
-            "hash_scheme must be one of one-hot, threshold-v1, set-v1, set-row-v1, murmur3-v1, google-md5, got 'sha1'",
+            "hash_scheme must be one of one-hot, threshold-v1, murmur3-v1, google-md5, set-v1, set-row-v1, set-hash-v1, got 'sha1'",
         ),
         ("hash_scheme", "one-hot", "one-hot needs num_hashes = 1 and num_cohorts = 1, got 2 and 64"),
     ],
