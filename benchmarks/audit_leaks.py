@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,7 @@ from hubbub import Metric, Params
 from hubbub.mechanisms.subset import SubsetSelection
 from hubbub.metrics.kinds import CategoricalKind
 from hubbub_decoder.audit.audit import MAX_DEFAULT_TRIALS, audit_metric
+from hubbub_decoder.audit.clients import AuditedValue
 from hubbub_decoder.audit.evidence import LEVEL, NoiseTest, binomial_tails
 from hubbub_decoder.audit.external_clients import FunctionClient
 from hubbub_decoder.audit.independence import compare_metrics, independence_tests
@@ -41,7 +42,8 @@ ROWS = Metric(
         ("a", "b", "c", "d", "e"), None, SubsetSelection(num_values=6, num_ones=2, prob_q=0.7, permanent_q=0.75)
     ),
 )
-SET, HOLD, JOINT, BOOLEAN = (METRICS[name] for name in ("set", "string, hold", "joint of two", "boolean"))
+SET, HOLD, JOINT, BHOLD = (METRICS[name] for name in ("set", "string, hold", "joint of two", "boolean, hold"))
+BYTES = METRICS["string"]
 PAIR = (METRICS["string"], METRICS["boolean, hold"])
 
 
@@ -55,8 +57,18 @@ class Leak:
     client: Any
 
 
+def after_a_change(earlier: Sequence[AuditedValue], value: AuditedValue) -> bool:
+    """Whether the value of the report before was another one."""
+    return bool(earlier) and earlier[-1] != value
+
+
+def after_an_epoch(earlier: Sequence[AuditedValue], value: AuditedValue) -> bool:  # noqa: ARG001
+    """Whether the first epoch of `HOLD` has ended."""
+    return len(earlier) >= (HOLD.hold or 0)
+
+
 def leaks() -> list[Leak]:
-    """All broken clients: those that issue 53 names, those that were refuted before, and those of the tables of auditing.md."""
+    """All broken clients: those that issue 53 names, those that were refuted before, those of the tables of auditing.md, and those of histories."""
     issue = [
         ("w + 1 ones in 2 % of the reports of one value", ROWS, broken.OneMoreOne(ROWS, "b")),
         ("two bits coupled by the value", COINS, broken.CoupledBits(COINS)),
@@ -89,7 +101,27 @@ def leaks() -> list[Leak]:
         ("report of a tenth depends on another metric's value", PAIR, broken.DependentMetrics(PAIR)),
         ("seeded with the time", broken.PAGE, FunctionClient.load("tests.support.broken_clients:seeded_with_the_time")),
     ]
-    groups: dict[str, list[tuple[str, Any, Any]]] = {"named": issue, "earlier": earlier, "documented": documented}
+    histories = [
+        ("no noise in the first report after a change", BYTES, broken.ReportsWithoutNoise(BYTES, after_a_change)),
+        ("no noise after the first epoch", HOLD, broken.ReportsWithoutNoise(HOLD, after_an_epoch)),
+        ("no noise beside a metric without value", PAIR, broken.BareBesideNoValue(PAIR)),
+        ("another cohort for each value", BYTES, broken.AnotherCohortForEachValue(BYTES)),
+        ("a set of some items asks for one that it has", SET, broken.AsksForAnItemOfTheSet(SET)),
+        (
+            "noise of the bit before, in the report before",
+            STRING,
+            broken.ChangedNoise(STRING, broken.of_the_bit_before),
+        ),
+        ("noise of a bit is the sum of two others", STRING, broken.ChangedNoise(STRING, broken.of_two_bits)),
+        ("noise of a report is the sum of two others", BHOLD, broken.ChangedNoise(BHOLD, broken.of_two_reports)),
+        ("noise of the client before", BHOLD, broken.ChangedNoise(BHOLD, broken.of_the_client_before)),
+    ]
+    groups: dict[str, list[tuple[str, Any, Any]]] = {
+        "named": issue,
+        "earlier": earlier,
+        "documented": documented,
+        "histories": histories,
+    }
     return [Leak(group, *row) for group, rows in groups.items() for row in rows]
 
 
@@ -140,6 +172,7 @@ def p_values_of_correct_clients(audits: int) -> int:
         seed = int(generator("correct", number).integers(1 << 32))
         audit = audit_metric(metric, client=SimulatedClient(metric), trials=20_000, seed=seed)
         tests = [*audit.tests, *independence_tests(SimulatedClient(metric), metric, None, 5_000, seed)]
+        tests += compare_metrics(broken.SimulatedMetrics(PAIR), PAIR, 5_000, seed)
         refuted += any(test.refuted for test in tests)
         for test in tests:
             found.setdefault(test.name, []).append(test.p_value)

@@ -12,7 +12,8 @@ import random
 import time
 import zlib
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -425,6 +426,107 @@ class AnotherItemEachPeriod(SimulatedClient):
         return ClientReports(cohorts[:, 0], bits, moved)
 
 
+@dataclass
+class _ChangedStream:
+    change: Callable[[list[Floats], Floats], Floats]
+    rng: np.random.Generator
+    earlier: list[Floats] = field(default_factory=list)
+
+    def random(self, shape: tuple[int, int]) -> Floats:
+        self.earlier.append(self.change(self.earlier, self.rng.random(shape)))
+        return self.earlier[-1]
+
+
+@dataclass(frozen=True)
+class ChangedNoise(SimulatedClient):
+    """The uniform numbers of a report, (k, clients), are a function of those of the earlier reports and of new ones."""
+
+    change: Callable[[list[Floats], Floats], Floats]
+
+    def reports(
+        self,
+        values: Sequence[AuditedValue],
+        clients: int,
+        of_cohort: np.random.Generator,
+        of_permanent: np.random.Generator,
+        of_instantaneous: np.random.Generator,
+    ) -> ClientReports:
+        stream = _ChangedStream(self.change, of_instantaneous)
+        return super().reports(values, clients, of_cohort, of_permanent, stream)  # type: ignore[arg-type]
+
+
+def of_the_bit_before(earlier: list[Floats], uniforms: Floats) -> Floats:
+    """Each bit has the noise that the bit before it had in the report before."""
+    return np.roll(earlier[-1], 1, axis=0) if earlier else uniforms
+
+
+def of_two_bits(earlier: list[Floats], uniforms: Floats) -> Floats:
+    """The noise of bit 2 is the sum of those of bits 0 and 1: each two of the three are independent."""
+    return np.concatenate([uniforms[:2], (uniforms[:1] + uniforms[1:2]) % 1, uniforms[3:]])
+
+
+def of_two_reports(earlier: list[Floats], uniforms: Floats) -> Floats:
+    """The noise of each third report is the sum of those of the two before: each two of the three are independent."""
+    return (earlier[-1] + earlier[-2]) % 1 if len(earlier) % 3 == 2 else uniforms
+
+
+def of_the_client_before(earlier: list[Floats], uniforms: Floats) -> Floats:
+    """Each second client has the noise of the client before it."""
+    return np.repeat(uniforms[:, ::2], 2, axis=1)[:, : uniforms.shape[1]]
+
+
+@dataclass(frozen=True)
+class ReportsWithoutNoise(SimulatedClient):
+    """Some reports of a history have no noise: `bare` says of the earlier values and the value of a report whether it has none."""
+
+    bare: Callable[[Sequence[AuditedValue], AuditedValue], bool]
+
+    def reports(
+        self,
+        values: Sequence[AuditedValue],
+        clients: int,
+        of_cohort: np.random.Generator,
+        of_permanent: np.random.Generator,
+        of_instantaneous: np.random.Generator,
+    ) -> ClientReports:
+        made = super().reports(values, clients, of_cohort, of_permanent, of_instantaneous)
+        for period, value in enumerate(values):
+            if self.bare(values[:period], value):
+                made.bits[:, period] = true_bits(self.metric, value)[made.cohorts]
+        return made
+
+
+@dataclass(frozen=True)
+class AnotherCohortForEachValue(SimulatedClient):
+    """A client draws another cohort when its value changes."""
+
+    def reports(
+        self,
+        values: Sequence[AuditedValue],
+        clients: int,
+        of_cohort: np.random.Generator,
+        of_permanent: np.random.Generator,
+        of_instantaneous: np.random.Generator,
+    ) -> ClientReports:
+        made = [
+            super(AnotherCohortForEachValue, self).reports(
+                list(same), clients, of_cohort, of_permanent, of_instantaneous
+            )
+            for _, same in groupby(values)
+        ]
+        moved = np.any([of_value.cohorts != made[0].cohorts for of_value in made], axis=0)
+        return ClientReports(made[0].cohorts, np.concatenate([of_value.bits for of_value in made], axis=1), moved)
+
+
+class AsksForAnItemOfTheSet(SimulatedClient):
+    """A client with some of the items is asked for the first one that it has."""
+
+    def cohorts(self, values: Sequence[AuditedValue], clients: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        items, drawn = self.metric.kind.named_values, super().cohorts(values, clients, rng)
+        own = values[0] if isinstance(values[0], tuple) else ()
+        return np.full(clients, items.index(own[0])) if 0 < len(own) < num_cohorts(self.metric) else drawn
+
+
 @dataclass(frozen=True)
 class OneMoreOne:
     """Client of this project with one more one in a share of the reports of one value of a row."""
@@ -481,6 +583,20 @@ class DependentMetrics:
             if isinstance(value, tuple) and value[1] is not None:
                 bits = sound([None], seed + 1, clients).bits[changed, 0]
                 made.bits[changed, report, : self.metrics[0].num_bits] = bits
+        return made
+
+
+@dataclass(frozen=True)
+class BareBesideNoValue:
+    """The second metric's report has no noise if the first metric has no value."""
+
+    metrics: tuple[Metric, ...]
+
+    def __call__(self, values: Sequence[AuditedValue], seed: int, clients: int) -> ClientReports:
+        made, start = SimulatedMetrics(self.metrics)(values, seed, clients), self.metrics[0].num_bits
+        for report, value in enumerate(values):
+            if isinstance(value, tuple) and value[0] is None:
+                made.bits[:, report, start:] = true_bits(self.metrics[1], value[1])[made.cohorts[:, 1]]
         return made
 
 

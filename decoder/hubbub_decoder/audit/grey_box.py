@@ -33,6 +33,7 @@ from hubbub_decoder.random_state import seeded
 
 RUNS = 14_000
 """Sets of coins. A fault in .1 % of the reports is missed with probability 1e-6."""
+_EPOCHS = 1 << 16
 
 
 class GreyBoxClient(Protocol):
@@ -126,13 +127,15 @@ class _Run:
 def grey_box_test(
     client: GreyBoxClient, metric: Metric, values: Sequence[AuditedValue], runs: int = RUNS, seed: int | None = None
 ) -> NoiseTest:
-    """Test of a client with at most three of these values, on so many sets of coins. Its p-value is 0 or 1."""
-    rng, shown = seeded(seed), list(dict.fromkeys((*values[:2], values[-1])))
+    """Test of a client on so many sets of coins, each with a random epoch and at most three of these values. Its p-value is 0 or 1."""
+    rng = seeded(seed)
     independent = all(block.mechanism.has_independent_bits for block in metric.blocks)
     other_sampler, found = 0, ""
-    for _ in range(runs):
-        key = rng.bytes(32)
-        made = [_run(client, metric, value, key) for value in shown]
+    for number in range(runs):
+        key, epoch = rng.bytes(32), None if metric.hold is None else int(rng.randint(_EPOCHS))
+        following = (values[(number + step) % len(values)] for step in (0, 1))
+        shown = list(dict.fromkeys((*following, values[-1])))
+        made = [_run(client, metric, value, epoch, key) for value in shown]
         for (one, value), (other, second) in combinations(zip(made, shown, strict=True), 2):
             pair = f"{value_text(value)} and {value_text(second)}"
             if one.coins != other.coins:
@@ -141,7 +144,9 @@ def grey_box_test(
                 found = found or f"{pair} have the cohorts {one.cohort} and {other.cohort} with one secret"
             elif independent and (one.bits ^ other.bits) & ~_difference(metric, value, second, one.cohort):
                 found = found or f"with the same coins, {pair} differ in bits that both of them set, or neither of them"
-        expected = made if client is encoder_client else [_run(encoder_client, metric, value, key) for value in shown]
+        expected = (
+            made if client is encoder_client else [_run(encoder_client, metric, value, epoch, key) for value in shown]
+        )
         other_sampler += any(
             (run.cohort, run.bits) != (of.cohort, of.bits) for run, of in zip(made, expected, strict=True)
         )
@@ -154,10 +159,10 @@ def grey_box_test(
         if other_sampler
         else "reports as the mechanism makes them"
     )
-    return NoiseTest("grey box", 1.0, f"{len(shown)} values draw the same coins in {runs:,} runs; {compared}")
+    return NoiseTest("grey box", 1.0, f"{len(values)} values draw the same coins in {runs:,} runs; {compared}")
 
 
-def _run(client: GreyBoxClient, metric: Metric, value: AuditedValue, key: bytes) -> _Run:
+def _run(client: GreyBoxClient, metric: Metric, value: AuditedValue, epoch: int | None, key: bytes) -> _Run:
     drawn: list[int] = []
 
     def random_bytes(number: int) -> bytes:
@@ -165,7 +170,7 @@ def _run(client: GreyBoxClient, metric: Metric, value: AuditedValue, key: bytes)
         drawn.append(number)
         return coins.digest(number)
 
-    cohort, bits = client(metric, value, None if metric.hold is None else 0, OracleSecret(key, drawn), random_bytes)
+    cohort, bits = client(metric, value, epoch, OracleSecret(key, drawn), random_bytes)
     return _Run(cohort, bits, tuple(drawn))
 
 

@@ -16,17 +16,17 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import rel_entr
 
 from hubbub.metrics.metric import Metric
-from hubbub_decoder.array_types import Floats
+from hubbub_decoder.array_types import Bits, Floats
 from hubbub_decoder.audit.clients import AuditedClient, AuditedValue, EncoderClient, SeveralEncoders, value_text
 from hubbub_decoder.audit.evidence import Comparisons, NoiseTest
-from hubbub_decoder.audit.law_tests import Sample, compare_single_bits
+from hubbub_decoder.audit.law_tests import Sample, law_tests
 from hubbub_decoder.audit.laws import Flags, ReportLaw, num_cohorts, true_bits
 from hubbub_decoder.audit.trials import Laboratory, Schedule
 from hubbub_decoder.kinds.operations import operations_of
@@ -34,6 +34,8 @@ from hubbub_decoder.random_state import seeded
 
 _MAX_REPORTS, _MIN_CLIENTS = 262_144, 4_096
 _REPORTS_OF_A_NOISE = 8
+_MAX_CELLS = 1 << 26
+"""Most reported bits that are compared with their law."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +50,29 @@ class Noise:
     events: Flags
 
 
+@dataclass(frozen=True, slots=True)
+class _Observed:
+    """Clients with t reports of each value of a history: their events, and the bits of the first of them.
+
+    cohorts : (n,), or (n, metrics)                 events : (number of events, n, values, k)
+    first_bits : (clients, values, 8 or t, k)       moved : (clients,) whether the cohort changed
+    """
+
+    cohorts: NDArray[np.int64]
+    events: Flags
+    first_bits: Bits
+    moved: Flags
+
+    @property
+    def first_cohorts(self) -> NDArray[np.int64]:
+        """Cohorts of the clients of `first_bits`."""
+        return self.cohorts[: len(self.first_bits)]
+
+
 def independence_tests(
     client: AuditedClient | None, metric: Metric, values: Sequence[AuditedValue] | None, clients: int, seed: int | None
 ) -> list[NoiseTest]:
-    """Tests of the noise of two values, or epochs, of a client, and of the noise of two parts of a joint metric.
+    """Tests of the noise of two values, or epochs, of a client, of the noise of two parts of a joint metric, and of the law of each value's reports.
 
     Without `hold`, equal Bloom bits of two values may have one noise, so clients in whose cohort the bits are equal do not count.
 
@@ -60,7 +81,8 @@ def independence_tests(
     """
     history = history_of(metric, values or operations_of(metric).audited_values())
     t = metric.hold or _reports_of_a_noise([metric])
-    cohorts, events = _observe(client or EncoderClient(metric), [metric], history, t, clients, seed)
+    made = _observe(client or EncoderClient(metric), [metric], history, t, clients, seed)
+    cohorts, events = made.cohorts, made.events
     bits = [true_bits(metric, value) for value in history]
     names = [value_text(value) for value in history]
     if metric.hold is not None:
@@ -81,39 +103,68 @@ def independence_tests(
     return [
         independence_test(kind, of_values),
         *([independence_test("noise of the parts", of_parts)] if of_parts else []),
+        law_of_each(
+            "reports of changing values",
+            [
+                Sample(ReportLaw(metric, value), made.first_cohorts, made.first_bits[:, at], made.moved)
+                for at, value in enumerate(history)
+            ],
+        ),
     ]
+
+
+def law_of_each(name: str, samples: Sequence[Sample]) -> NoiseTest:
+    """All tests of the declared law, of one sample at a time: the samples have the same clients."""
+    tests = [test for sample in samples for test in law_tests([sample])]
+    first = min(tests, key=lambda test: test.p_value)
+    p_value = min(1.0, len(tests) * first.p_value)
+    test = NoiseTest(name, p_value, f"as declared in {len(tests)} tests")
+    return NoiseTest(name, p_value, f"{first.name}: {first.finding}") if test.refuted else test
 
 
 def compare_metrics(
     client: AuditedClient | None, metrics: Sequence[Metric], clients: int, seed: int | None
 ) -> list[NoiseTest]:
-    """Tests of the metrics of a client with one unchanging value of each: every two noises are independent, and each keeps its declared law.
+    """Tests of the metrics of a client: every two noises are independent, and each metric has its declared law whatever the values of the others.
 
     client : its values and cohorts are tuples, one item for each metric; None for the encoder of this project
     """
     widths = [metric.num_bits for metric in metrics]
     ends = np.cumsum(widths).tolist()
-    first = tuple(operations_of(metric).audited_values()[0] for metric in metrics)
-    cohorts, events = _observe(
-        client or SeveralEncoders(tuple(metrics)), metrics, [first], _reports_of_a_noise(metrics), clients, seed
-    )
+    of_metric = [slice(end - width, end) for end, width in zip(ends, widths, strict=True)]
+    history = _history_of_several([operations_of(metric).audited_values() for metric in metrics])
+    audited = client or SeveralEncoders(tuple(metrics))
+    same = _observe(audited, metrics, history[:1], _reports_of_a_noise(metrics), clients, seed)
+    changing = _observe(audited, metrics, history, 1, clients, seed)
     noises = [
-        Noise(metric.name, cohorts[:, number], events[:, :, 0, ends[number] - widths[number] : ends[number]])
+        Noise(metric.name, same.cohorts[:, number], same.events[:, :, 0, of_metric[number]])
         for number, metric in enumerate(metrics)
     ]
-    firsts = [
+    samples = [
         Sample(
-            ReportLaw(metric, value),
-            noise.cohorts,
-            noise.events[0][:, None].view(np.uint8),
-            np.zeros(len(cohorts), bool),
+            ReportLaw(metric, values[number]),
+            made.first_cohorts[:, number],
+            made.first_bits[:, at, :, of_metric[number]],
+            made.moved,
         )
-        for metric, value, noise in zip(metrics, first, noises, strict=True)
+        for made, values_of_each in ((same, history[:1]), (changing, history))
+        for at, values in enumerate(values_of_each)
+        for number, metric in enumerate(metrics)
     ]
-    beside = compare_single_bits(firsts)
     return [
         independence_test("noise of different metrics", [list(pair) for pair in itertools.combinations(noises, 2)]),
-        replace(beside, name="bits of metrics beside each other"),
+        law_of_each("reports of metrics beside each other", samples),
+    ]
+
+
+def _history_of_several(of_metrics: Sequence[Sequence[AuditedValue]]) -> list[tuple[AuditedValue, ...]]:
+    """Values of several metrics, one after another: the first of each, the last of each, and both of them alternately."""
+    ends = [(values[0], values[-1]) for values in of_metrics]
+    return [
+        tuple(first for first, _ in ends),
+        tuple(last for _, last in ends),
+        tuple(pair[number % 2] for number, pair in enumerate(ends)),
+        tuple(pair[1 - number % 2] for number, pair in enumerate(ends)),
     ]
 
 
@@ -130,12 +181,12 @@ def history_of(metric: Metric, values: Sequence[AuditedValue]) -> list[AuditedVa
 def _observe(
     client: AuditedClient,
     metrics: Sequence[Metric],
-    history: list[AuditedValue],
+    history: Sequence[AuditedValue],
     t: int,
     clients: int,
     seed: int | None,
-) -> tuple[NDArray[np.int64], Flags]:
-    """Cohorts of clients with t reports of each value of a history, and their events, (number of events, clients, values, k)."""
+) -> _Observed:
+    """Clients with t reports of each value of a history."""
     middles = np.concatenate(
         [
             np.full(block.num_bits, t * (block.mechanism.prob_p + block.mechanism.prob_q) / 2)
@@ -143,7 +194,7 @@ def _observe(
             for block in metric.blocks
         ]
     )
-    reports = [value for value in history for _ in range(t)]
+    reports: list[AuditedValue] = [value for value in history for _ in range(t)]
     rng = seeded(None if seed is None else [seed, 2])
     laboratory = Laboratory(
         client,
@@ -154,12 +205,20 @@ def _observe(
         lambda _: None,
     )
     clients = min(clients, max(_MIN_CLIENTS, _MAX_REPORTS // (len(reports) * len(metrics))))
+    most = _MAX_CELLS // (len(history) * min(t, _REPORTS_OF_A_NOISE) * len(middles))
     cohorts, events = [], []
+    firsts: list[Bits] = []
+    moved: list[NDArray[np.bool_]] = []
     for made in laboratory.reports(reports, clients):
         bits = made.bits.reshape(len(made.bits), len(history), t, -1)
+        if not firsts or sum(map(len, firsts)) < most:
+            firsts.append(bits[:, :, :_REPORTS_OF_A_NOISE].copy())
+            moved.append(np.zeros(len(bits), bool) if made.moved is None else made.moved)
         cohorts.append(made.cohorts)
         events.append([bits[:, :, 0] == 1, bits.sum(axis=2) > middles][: min(t, 2)])
-    return np.concatenate(cohorts), np.concatenate(events, axis=1)
+    return _Observed(
+        np.concatenate(cohorts), np.concatenate(events, axis=1), np.concatenate(firsts), np.concatenate(moved)
+    )
 
 
 def _reports_of_a_noise(metrics: Sequence[Metric]) -> int:

@@ -3,11 +3,12 @@
 A sample has the reports of n clients of one value. Counts of clients are binomial, because clients are independent, and their tails are exact.
 
     impossible reports       a row of probability 0 refutes at once
-    rows                     clients with one row, each row r at the share P(r) of the level
+    rows                     clients with one row of a report, of a byte or of all reports, each row r at the share P(r) of the level
     repeats among clients    clients whose row an earlier client with the same true bits sent
+    repeats of neighbours    clients whose row is that of the client so many calls before
     likelihood ratios        clients whose ratio of two values reaches a threshold
     single bits              ones of each bit of each report, and of each cohort
-    pairs of bits            ones at two bits of a report
+    pairs of bits            ones at two bits of a report, or of the first report and a later one
     lags                     ones at one bit in two reports of a client, one bit at a time and all bits together
     repeats within a client  equal rows in two reports
     cohorts                  clients of each cohort, and of each value
@@ -25,7 +26,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, product
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,8 @@ from hubbub_decoder.audit.evidence import Comparisons, NoiseTest, binomial_tails
 from hubbub_decoder.audit.laws import Flags, ReportLaw
 from hubbub_decoder.audit.loss_law import loss_law
 
+_BITS_OF_A_BYTE, _BYTES_OF_AN_INTEGER = 8, 8
+_LAGS_OF_NEIGHBOURS = tuple(1 << power for power in range(9))
 _MAX_PAIR_OPERATIONS = 2e10
 _MAX_ATOMS = 1_000
 _MAX_THRESHOLDS = 64
@@ -83,6 +86,7 @@ def law_tests(samples: Sequence[Sample]) -> list[NoiseTest]:
         compare_possible_reports(samples),
         compare_rows(samples),
         compare_repeats_among_clients(samples),
+        compare_neighbours(samples),
         compare_likelihood_ratios(samples),
         compare_single_bits(samples),
         compare_pairs_of_bits(samples),
@@ -110,27 +114,44 @@ def compare_possible_reports(samples: Sequence[Sample]) -> NoiseTest:
 
 
 def compare_rows(samples: Sequence[Sample]) -> NoiseTest:
-    """Test the number of clients with each row of a report, that of the true bits among them."""
+    """Test the number of clients with each row of a report, of a byte of it, and of all reports; the true bits are one of the rows."""
     found, distinct = Comparisons("rows of reports"), 0
     for sample in samples:
-        pattern = _distinct(np.packbits(sample.truth, axis=1))[2]
-        sizes = np.bincount(pattern)
-        for report in range(sample.bits.shape[1]):
-            rows = sample.bits[:, report]
-            keys = np.concatenate([pattern[:, None].view(np.uint8), np.packbits(rows, axis=1)], axis=1)
-            first, counts, _ = _distinct(keys)
-            distinct += len(first)
-            logs = np.minimum(sample.law.log_probabilities(sample.cohorts[first], rows[first][:, None]), 0.0)
-            n = sizes[pattern[first]]
-            at = found.add(_row_tails(counts, n, logs) * len(sizes), number=1)
-            if at is not None:
-                row, size = first[at], n[at]
-                bare = ", that of the value without noise" if (rows[row] == sample.truth[row]).all() else ""
-                found.finding = (
-                    f"report {report + 1} of {counts[at]:,} of {size:,} clients of {sample.value} has one row{bare}, "
-                    f"and {_rounded(size * math.exp(logs[at]))} were expected"
-                )
+        reports, k = sample.bits.shape[1:]
+        for report in range(reports):
+            of_report = slice(report, report + 1)
+            distinct += _add_rows(found, sample, of_report, slice(0, k), f"report {report + 1}")
+            for start in range(0, k if k > _BITS_OF_A_BYTE else 0, _BITS_OF_A_BYTE):
+                of_byte = slice(start, start + _BITS_OF_A_BYTE)
+                if sample.law.has_independent_noise[of_byte].all():
+                    what = f"byte {start // _BITS_OF_A_BYTE} of report {report + 1}"
+                    distinct += _add_rows(found, sample, of_report, of_byte, what)
+        if reports > 1:
+            distinct += _add_rows(found, sample, slice(0, reports), slice(0, k), f"the sequence of {reports} reports")
     return found.result(f"{distinct:,} different rows are as frequent as declared", _NOT_DECLARED)
+
+
+def _add_rows(found: Comparisons, sample: Sample, reports: slice, of_bits: slice, what: str) -> int:
+    """Add the numbers of clients with each row of some reports and bits, by their true bits, and return the number of different rows."""
+    rows, truth = sample.bits[:, reports, of_bits], sample.truth[:, of_bits]
+    pattern = _distinct(np.packbits(truth, axis=1))[2]
+    sizes = np.bincount(pattern)
+    packed = np.packbits(rows.reshape(len(rows), -1), axis=1)
+    first, counts, _ = _distinct(np.concatenate([pattern.astype(np.uint32)[:, None].view(np.uint8), packed], axis=1))
+    if of_bits == slice(0, sample.bits.shape[2]):
+        logs = sample.law.log_probabilities(sample.cohorts[first], rows[first])
+    else:
+        logs = sample.law.log_probabilities_of_bits(of_bits, truth[first], rows[first, 0])
+    n = sizes[pattern[first]]
+    at = found.add(_row_tails(counts, n, np.minimum(logs, 0.0)) * len(sizes), number=1)
+    if at is not None:
+        row, size = first[at], n[at]
+        bare = ", that of the value without noise" if (rows[row] == truth[row]).all() else ""
+        found.finding = (
+            f"{what} of {counts[at]:,} of {size:,} clients of {sample.value} has one row{bare}, "
+            f"and {_rounded(size * math.exp(logs[at]))} were expected"
+        )
+    return len(first)
 
 
 def _row_tails(counts: NDArray[np.integer[Any]], clients: NDArray[np.integer[Any]], logs: Floats) -> Floats:
@@ -176,6 +197,31 @@ def compare_repeats_among_clients(samples: Sequence[Sample]) -> NoiseTest:
         text,
         "The noise has too few different values, so an observer can try them all. Draw it from the operating system's generator",
     )
+
+
+def compare_neighbours(samples: Sequence[Sample]) -> NoiseTest:
+    """Test whether clients repeat the first report of a client a few calls before them, if both have the same true bits.
+
+    Clients 2 l i + j and 2 l i + l + j, of which j < l, are disjoint pairs, so the number of equal ones is binomial.
+    """
+    found = Comparisons("repeats of neighbours")
+    for sample in samples:
+        rows, pattern = sample.bits[:, 0], _distinct(np.packbits(sample.truth, axis=1))[2]
+        logs = sample.law.log_repeats(of_one_response=False)[sample.cohorts]
+        for lag, start in product(_LAGS_OF_NEIGHBOURS, (0, 1)):
+            first = np.arange(max(0, len(rows) - lag))
+            first = first[first // lag % 2 == start]
+            first = first[pattern[first] == pattern[first + lag]]
+            equal = (rows[first] == rows[first + lag]).all(axis=1)
+            for log in np.unique(logs[first]):
+                of_law = logs[first] == log
+                count, pairs = int(equal[of_law].sum()), int(of_law.sum())
+                if found.add(binomial_tails(count, pairs, min(1.0, math.exp(log)))) is not None:
+                    found.finding = (
+                        f"of {pairs:,} pairs of clients of {sample.value} that are {lag} calls apart, {count:,} send the same row, "
+                        f"and {_rounded(pairs * math.exp(log))} were expected"
+                    )
+    return found.result(f"as declared in {found.number:,.0f} comparisons", "Draw the noise of each client anew")
 
 
 def compare_likelihood_ratios(samples: Sequence[Sample]) -> NoiseTest:
@@ -245,25 +291,33 @@ def _add_all_bits(
 
 
 def compare_pairs_of_bits(samples: Sequence[Sample]) -> NoiseTest:
-    """Test the number of clients with ones at two bits of the first report, by the true bits at both."""
+    """Test the number of clients with ones at two bits, of the first report and of the same or a later one, by the true bits at both."""
     found = Comparisons("pairs of bits")
     for sample in samples:
-        k, chances = sample.bits.shape[2], sample.law.pairs()
-        most = max(1, int(_MAX_PAIR_OPERATIONS / k**2))
-        truth, ones = sample.truth[:most].astype(np.float32), sample.bits[:most, 0].astype(np.float32)
-        groups, upper = (1 - truth, truth), np.triu(np.ones((k, k), bool), 1)
-        for law, (first, second) in zip(chances, ((0, 0), (1, 0), (1, 1)), strict=True):
-            clients = groups[first].T @ groups[second]
-            both = (groups[first] * ones).T @ (groups[second] * ones)
-            used = (clients > 0) & ~np.isnan(law) & (upper if first == second else upper | upper.T)
-            if not used.any():
-                continue
-            at = _add_bits(found, both[used], clients[used], law.clip(0, 1)[used])
-            if at is not None:
-                one, other = np.argwhere(used)[at]
-                found.finding = f"the pair of bits {one} and {other} of {sample.value} {found.finding}".replace(
-                    "a one", "two ones"
-                )
+        reports, k = sample.bits.shape[1:]
+        most = max(1, int(_MAX_PAIR_OPERATIONS / (reports * k**2)))
+        truth, bits = sample.truth[:most].astype(np.float32), sample.bits[:most].astype(np.float32)
+        groups = (1 - truth, truth)
+        for first, second in ((0, 0), (1, 0), (0, 1), (1, 1)):
+            clients, ones = groups[first].T @ groups[second], (groups[first] * bits[:, 0]).T
+            for report in range(reports):
+                neither, either, true = sample.law.pairs(0, report)
+                law = ((neither, either.T), (either, true))[first][second]
+                # in one report, the pair of bits i and j is that of j and i
+                other = np.triu(np.ones((k, k), bool), 1) if report == 0 and first == second else ~np.eye(k, dtype=bool)
+                used = (clients > 0) & ~np.isnan(law) & other
+                if not used.any() or (report == 0 and first < second):
+                    continue
+                both = ones @ (groups[second] * bits[:, report])
+                at = _add_bits(found, both[used], clients[used], law.clip(0, 1)[used])
+                if at is not None:
+                    i, j = np.argwhere(used)[at]
+                    of_report = "" if report == 0 else f" of report {report + 1}"
+                    found.finding = (
+                        f"the pair of bits {i} and {j}{of_report} of {sample.value} {found.finding}".replace(
+                            "a one", "two ones"
+                        )
+                    )
     return found.result(f"as declared in {found.number:,.0f} comparisons", _NOT_DECLARED)
 
 
@@ -293,7 +347,7 @@ def compare_repeats_within_clients(samples: Sequence[Sample]) -> NoiseTest:
     for sample in samples:
         for first, second in combinations(range(sample.bits.shape[1]), 2):
             equal = (sample.bits[:, first] == sample.bits[:, second]).all(axis=1)
-            logs = sample.law.log_repeats(first, second)
+            logs = sample.law.log_repeats(of_one_response=sample.law.in_one_epoch(first, second))
             for log in np.unique(logs):
                 of_law = (logs == log)[sample.cohorts]
                 count, clients = int(equal[of_law].sum()), int(of_law.sum())
@@ -338,6 +392,12 @@ def _rounded(number: float) -> str:
 
 def _distinct(keys: NDArray[np.uint8]) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]:
     """First places, counts and inverse of the different rows of bytes."""
-    packed = np.ascontiguousarray(keys).view(np.dtype((np.void, keys.shape[1]))).ravel()
+    # integers are sorted much faster than bytes
+    if keys.shape[1] <= _BYTES_OF_AN_INTEGER:
+        keys, short = np.zeros((len(keys), _BYTES_OF_AN_INTEGER), np.uint8), keys
+        keys[:, : short.shape[1]] = short
+        packed = keys.view(np.uint64).ravel()
+    else:
+        packed = np.ascontiguousarray(keys).view(np.dtype((np.void, keys.shape[1]))).ravel()
     _, first, inverse, counts = np.unique(packed, return_index=True, return_inverse=True, return_counts=True)
     return first, counts, inverse.ravel()

@@ -126,6 +126,14 @@ class ReportLaw:
                 logs += block.mechanism.log_probabilities(reports[:, epoch, of_block], truth[:, of_block])
         return logs
 
+    def log_probabilities_of_bits(self, of_bits: slice, truth: Flags, bits: Bits) -> Floats:
+        """(n,) ln P(some bits of a report | their true bits), for bits of independent noise."""
+        zero, one = self.ones[:, of_bits]
+        ones = np.where(truth, one, zero)
+        with np.errstate(divide="ignore"):
+            logs: Floats = np.log(np.where(bits, ones, 1 - ones)).sum(axis=1)
+        return logs
+
     @cached_property
     def has_independent_noise(self) -> Flags:
         """(k,) whether the noise of a bit is independent of that of all other bits."""
@@ -150,24 +158,27 @@ class ReportLaw:
             axis=1,
         )
 
-    def pairs(self) -> Floats:
-        """(3, k, k) probability of ones at two bits of a report, of which none is true, the first is true, or both are; nan if it is unknown."""
+    def pairs(self, first: int, second: int) -> Floats:
+        """(3, k, k) probability of ones at bit i of one report and bit j of another, or the same; nan if it is unknown.
+
+        Of the bits, none is true, bit i is true, or both are. Reports of one epoch share the permanent noise.
+        """
         zero, one = self.ones
         law = np.stack([np.outer(zero, zero), np.outer(one, zero), np.outer(one, one)])
         for of_block, block in self.blocks:
             if not block.mechanism.has_independent_bits:
-                neither, either = map(sum, zip(*block.mechanism.noise_covariances(), strict=True))
-                law[:, of_block, of_block] += np.array([neither, either, np.nan])[:, None, None]
+                instantaneous, permanent = np.array(block.mechanism.noise_covariances())
+                shared = instantaneous * (first == second) + permanent * self.in_one_epoch(first, second)
+                law[:, of_block, of_block] += np.array([*shared, np.nan])[:, None, None]
         return law
 
-    def log_repeats(self, first: int, second: int) -> Floats:
-        """(cohorts,) ln of the probability that two reports of a client are equal."""
+    def log_repeats(self, *, of_one_response: bool) -> Floats:
+        """(cohorts,) ln of the probability that two reports are equal, of one permanent response or of two."""
         logs = np.zeros(len(self.truth))
         for of_block, block in self.blocks:
-            together = self.in_one_epoch(first, second)
             logs += [
                 block.mechanism.log_repeat(block.num_bits, ones)
-                if together
+                if of_one_response
                 else block.mechanism.log_collision(block.num_bits, ones, 1)
                 for ones in self.truth[:, of_block].sum(axis=1).tolist()
             ]

@@ -249,6 +249,7 @@ def _run(
     from hubbub_decoder.audit.independence import independence_tests
     from hubbub_decoder.audit.replay import replay_tests_of
     from hubbub_decoder.audit.report import describe, to_dict, write_plot
+    from hubbub_decoder.kinds.operations import operations_of
 
     if metric is not None:
         audit = audit_metric(
@@ -278,7 +279,7 @@ def _run(
     tests = replay_tests_of(client, metric, audit.values[0], audit.schedule, seed)
     if metric is not None:
         tests += independence_tests(client, metric, values, audit.trials // 4, seed)
-        tests += _grey_box_tests(client, metric, list(audit.values), seed)
+        tests += _grey_box_tests(client, metric, values or operations_of(metric).audited_values(), seed)
     audit = replace(audit, tests=tuple(replace(test, level=level) for test in audit.tests))
     tests = [replace(test, level=level) for test in tests]
     if plot is not None:

@@ -76,7 +76,9 @@ class AskedItemOperations(SetOperations[AskedItemKind], of=AskedItemKind):
         return [0 if item in items else 1 for item in self.kind.items]
 
     def audited_values(self) -> list[Value]:
-        return [self.kind.items, None]
+        """All items, some of them and none: the question must depend on none of them."""
+        items = self.kind.items
+        return [items, *([items[:1]] if len(items) > 1 else []), None]
 
 
 class WholeSetOperations(SetOperations[WholeSetKind], of=WholeSetKind):

@@ -9,7 +9,7 @@ from hubbub.encoding.bloom import bloom_bits
 from hubbub.encoding.secret import Secret
 from hubbub.randomness import RandomBytes
 from hubbub_decoder.audit.clients import AuditedValue
-from hubbub_decoder.audit.grey_box import encoder_client, grey_box_test
+from hubbub_decoder.audit.grey_box import GreyBoxClient, encoder_client, grey_box_test
 from hubbub_decoder.kinds.operations import operations_of
 from tests.support.every_kind import METRICS
 
@@ -49,11 +49,44 @@ def noise_of_the_value(
     return cohort, bits ^ (4 if value == "firefox" else 0)
 
 
+def no_noise_in_later_epochs(
+    metric: Metric, value: AuditedValue, epoch: int | None, secret: Secret, random_bytes: RandomBytes
+) -> tuple[int, int]:
+    """Every fourth epoch has no noise."""
+    cohort, bits = encoder_client(metric, value, epoch, secret, random_bytes)
+    return cohort, bloom_bits(metric, value, cohort) if epoch is not None and epoch % 4 == 3 else bits
+
+
+def no_noise_for_one_value(
+    metric: Metric, value: AuditedValue, epoch: int | None, secret: Secret, random_bytes: RandomBytes
+) -> tuple[int, int]:
+    """The value "other" has no noise: it is neither one of the first two values, nor the last."""
+    cohort, bits = encoder_client(metric, value, epoch, secret, random_bytes)
+    return cohort, bloom_bits(metric, value, cohort) if value == "other" else bits
+
+
 FAULTS = {
     "a report that the mechanism does not make": (SURVEY, true_report_of_a_thousandth),
     "draw different numbers of coins": (SURVEY, no_noise_for_no_value),
     "differ in bits that both of them set": (OTHER, noise_of_the_value),
 }
+
+
+@pytest.mark.parametrize(
+    ("metric", "client"),
+    [
+        (
+            Metric.boolean("monthly", UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.5), hold=4),
+            no_noise_in_later_epochs,
+        ),
+        (OTHER, no_noise_for_one_value),
+    ],
+    ids=["every fourth epoch", "the third of four values"],
+)
+def test_fault_of_some_epochs_and_values_is_found(metric: Metric, client: GreyBoxClient, unseen_seed: int) -> None:
+    """A quarter of 200 runs or more have the epoch or the value, and .375 of their reports or more change: missed with probability 3e-9."""
+    values = operations_of(metric).audited_values()
+    assert grey_box_test(client, metric, values, runs=200, seed=unseen_seed % 2**32).refuted
 
 
 @pytest.mark.parametrize("finding", FAULTS)

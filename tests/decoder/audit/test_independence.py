@@ -68,8 +68,10 @@ def test_cohorts_of_the_bits_are_no_dependence() -> None:
 
 def test_values_with_equal_bits_are_not_compared() -> None:
     """False and "no value" of a boolean metric have one permanent response."""
-    (test,) = independence_tests(None, Metric.boolean("paid", UnaryResponse(**COINS)), [False, None], 5_000, None)
+    metric = Metric.boolean("paid", UnaryResponse(**COINS))
+    test, law = independence_tests(None, metric, [False, None], 5_000, None)
     assert not test.refuted
+    assert not law.refuted
     assert "not run: these values have equal bits" in test.finding
 
 

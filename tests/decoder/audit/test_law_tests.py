@@ -47,11 +47,21 @@ def test_rows_bits_pairs_and_repeats_have_one_law(metric: Metric) -> None:
             assert ones == pytest.approx(np.where(truth, law.ones[1], law.ones[0]))
             in_both = twice @ (rows[both[:, 0]] & rows[both[:, 1]])
             assert in_both == pytest.approx(law.ones_in_both(0, 1)[truth.astype(int), np.arange(k)])
-            assert twice[both[:, 0] == both[:, 1]].sum() == pytest.approx(math.exp(law.log_repeats(0, 1)[cohort]))
-            pairs, (neither, either, true) = (rows.T * once) @ rows, law.pairs()
-            for i, j in itertools.permutations(range(k), 2):
-                expected = (neither[i, j], either[i, j] if truth[i] else either[j, i], true[i, j])[truth[[i, j]].sum()]
-                assert math.isnan(expected) or pairs[i, j] == pytest.approx(expected)
+            assert twice[both[:, 0] == both[:, 1]].sum() == pytest.approx(
+                math.exp(law.log_repeats(of_one_response=law.in_one_epoch(0, 1))[cohort])
+            )
+            of_two_reports = np.einsum("n,ni,nj->ij", twice, rows[both[:, 0]], rows[both[:, 1]])
+            for second, pairs in ((0, (rows.T * once) @ rows), (1, of_two_reports)):
+                neither, either, true = law.pairs(0, second)
+                for i, j in itertools.permutations(range(k), 2):
+                    of_truth = (neither[i, j], either[i, j] if truth[i] else either[j, i], true[i, j])
+                    expected = of_truth[truth[[i, j]].sum()]
+                    assert math.isnan(expected) or pairs[i, j] == pytest.approx(expected)
+            some = slice(1, 3)
+            if law.has_independent_noise[some].all():
+                of_some = [once[(rows[:, some] == row).all(axis=1)].sum() for row in rows[:, some]]
+                logs = law.log_probabilities_of_bits(some, np.tile(truth[some], (len(rows), 1)), rows[:, some])
+                assert np.exp(logs) == pytest.approx(of_some)
 
 
 def test_binomial_tails_are_those_of_the_sums() -> None:
@@ -116,5 +126,5 @@ def test_leak_is_refuted_with_default_settings(leak: Leak, unseen_seed: int) -> 
 def test_every_comparison_runs_on_reports_of_every_kind(unseen_seed: int) -> None:
     for metric in METRICS.values():
         tests = law_tests([sample_of(metric, 3, 500, unseen_seed)])
-        assert len(tests) == 9
+        assert len(tests) == 10
         assert not any(test.refuted for test in tests), [test for test in tests if test.refuted]
