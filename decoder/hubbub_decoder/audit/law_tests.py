@@ -133,7 +133,7 @@ def compare_rows(samples: Sequence[Sample]) -> NoiseTest:
 
 def _add_rows(found: Comparisons, sample: Sample, reports: slice, of_bits: slice, what: str) -> int:
     """Add the numbers of clients with each row of some reports and bits, by their true bits, and return the number of different rows."""
-    rows, truth = sample.bits[:, reports, of_bits], sample.truth[:, of_bits]
+    rows, truth = sample.bits[:, reports, of_bits], sample.law.truth[:, of_bits][sample.cohorts]
     pattern = _distinct(np.packbits(truth, axis=1))[2]
     sizes = np.bincount(pattern)
     packed = np.packbits(rows.reshape(len(rows), -1), axis=1)
