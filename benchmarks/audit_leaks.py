@@ -112,7 +112,6 @@ def leaks() -> list[Leak]:
             STRING,
             broken.ChangedNoise(STRING, broken.of_the_bit_before),
         ),
-        ("noise of a bit is the sum of two others", STRING, broken.ChangedNoise(STRING, broken.of_two_bits)),
         ("noise of a report is the sum of two others", BHOLD, broken.ChangedNoise(BHOLD, broken.of_two_reports)),
         ("noise of the client before", BHOLD, broken.ChangedNoise(BHOLD, broken.of_the_client_before)),
     ]

@@ -460,11 +460,6 @@ def of_the_bit_before(earlier: list[Floats], uniforms: Floats) -> Floats:
     return np.roll(earlier[-1], 1, axis=0) if earlier else uniforms
 
 
-def of_two_bits(earlier: list[Floats], uniforms: Floats) -> Floats:
-    """The noise of bit 2 is the sum of those of bits 0 and 1: each two of the three are independent."""
-    return np.concatenate([uniforms[:2], (uniforms[:1] + uniforms[1:2]) % 1, uniforms[3:]])
-
-
 def of_two_reports(earlier: list[Floats], uniforms: Floats) -> Floats:
     """The noise of each third report is the sum of those of the two before: each two of the three are independent."""
     return (earlier[-1] + earlier[-2]) % 1 if len(earlier) % 3 == 2 else uniforms

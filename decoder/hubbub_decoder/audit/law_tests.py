@@ -3,7 +3,7 @@
 A sample has the reports of n clients of one value. Counts of clients are binomial, because clients are independent, and their tails are exact.
 
     impossible reports       a row of probability 0 refutes at once
-    rows                     clients with one row of a report, of a byte or of all reports, each row r at the share P(r) of the level
+    rows                     clients with one row of a report, or of all reports, each row r at the share P(r) of the level
     repeats among clients    clients whose row an earlier client with the same true bits sent
     repeats of neighbours    clients whose row is that of the client so many calls before
     likelihood ratios        clients whose ratio of two values reaches a threshold
@@ -41,7 +41,7 @@ from hubbub_decoder.audit.evidence import Comparisons, NoiseTest, binomial_tails
 from hubbub_decoder.audit.laws import Flags, ReportLaw
 from hubbub_decoder.audit.loss_law import loss_law
 
-_BITS_OF_A_BYTE, _BYTES_OF_AN_INTEGER = 8, 8
+_BYTES_OF_AN_INTEGER = 8
 _LAGS_OF_NEIGHBOURS = tuple(1 << power for power in range(9))
 _MAX_PAIR_OPERATIONS = 2e10
 _MAX_ATOMS = 1_000
@@ -114,34 +114,25 @@ def compare_possible_reports(samples: Sequence[Sample]) -> NoiseTest:
 
 
 def compare_rows(samples: Sequence[Sample]) -> NoiseTest:
-    """Test the number of clients with each row of a report, of a byte of it, and of all reports; the true bits are one of the rows."""
+    """Test the number of clients with each row of a report, and of all reports; the true bits are one of the rows."""
     found, distinct = Comparisons("rows of reports"), 0
     for sample in samples:
-        reports, k = sample.bits.shape[1:]
+        reports = sample.bits.shape[1]
         for report in range(reports):
-            of_report = slice(report, report + 1)
-            distinct += _add_rows(found, sample, of_report, slice(0, k), f"report {report + 1}")
-            for start in range(0, k if k > _BITS_OF_A_BYTE else 0, _BITS_OF_A_BYTE):
-                of_byte = slice(start, start + _BITS_OF_A_BYTE)
-                if sample.law.has_independent_noise[of_byte].all():
-                    what = f"byte {start // _BITS_OF_A_BYTE} of report {report + 1}"
-                    distinct += _add_rows(found, sample, of_report, of_byte, what)
+            distinct += _add_rows(found, sample, slice(report, report + 1), f"report {report + 1}")
         if reports > 1:
-            distinct += _add_rows(found, sample, slice(0, reports), slice(0, k), f"the sequence of {reports} reports")
+            distinct += _add_rows(found, sample, slice(0, reports), f"the sequence of {reports} reports")
     return found.result(f"{distinct:,} different rows are as frequent as declared", _NOT_DECLARED)
 
 
-def _add_rows(found: Comparisons, sample: Sample, reports: slice, of_bits: slice, what: str) -> int:
-    """Add the numbers of clients with each row of some reports and bits, by their true bits, and return the number of different rows."""
-    rows, truth = sample.bits[:, reports, of_bits], sample.law.truth[:, of_bits][sample.cohorts]
+def _add_rows(found: Comparisons, sample: Sample, reports: slice, what: str) -> int:
+    """Add the numbers of clients with each row of some reports, by their true bits, and return the number of different rows."""
+    rows, truth = sample.bits[:, reports], sample.truth
     pattern = _distinct(np.packbits(truth, axis=1))[2]
     sizes = np.bincount(pattern)
     packed = np.packbits(rows.reshape(len(rows), -1), axis=1)
     first, counts, _ = _distinct(np.concatenate([pattern.astype(np.uint32)[:, None].view(np.uint8), packed], axis=1))
-    if of_bits == slice(0, sample.bits.shape[2]):
-        logs = sample.law.log_probabilities(sample.cohorts[first], rows[first])
-    else:
-        logs = sample.law.log_probabilities_of_bits(of_bits, truth[first], rows[first, 0])
+    logs = sample.law.log_probabilities(sample.cohorts[first], rows[first])
     n = sizes[pattern[first]]
     at = found.add(_row_tails(counts, n, np.minimum(logs, 0.0)) * len(sizes), number=1)
     if at is not None:

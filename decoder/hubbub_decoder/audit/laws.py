@@ -126,14 +126,6 @@ class ReportLaw:
                 logs += block.mechanism.log_probabilities(reports[:, epoch, of_block], truth[:, of_block])
         return logs
 
-    def log_probabilities_of_bits(self, of_bits: slice, truth: Flags, bits: Bits) -> Floats:
-        """(n,) ln P(some bits of a report | their true bits), for bits of independent noise."""
-        zero, one = self.ones[:, of_bits]
-        ones = np.where(truth, one, zero)
-        with np.errstate(divide="ignore"):
-            logs: Floats = np.log(np.where(bits, ones, 1 - ones)).sum(axis=1)
-        return logs
-
     @cached_property
     def has_independent_noise(self) -> Flags:
         """(k,) whether the noise of a bit is independent of that of all other bits."""

@@ -57,11 +57,6 @@ def test_rows_bits_pairs_and_repeats_have_one_law(metric: Metric) -> None:
                     of_truth = (neither[i, j], either[i, j] if truth[i] else either[j, i], true[i, j])
                     expected = of_truth[truth[[i, j]].sum()]
                     assert math.isnan(expected) or pairs[i, j] == pytest.approx(expected)
-            some = slice(1, 3)
-            if law.has_independent_noise[some].all():
-                of_some = [once[(rows[:, some] == row).all(axis=1)].sum() for row in rows[:, some]]
-                logs = law.log_probabilities_of_bits(some, np.tile(truth[some], (len(rows), 1)), rows[:, some])
-                assert np.exp(logs) == pytest.approx(of_some)
 
 
 def test_binomial_tails_are_those_of_the_sums() -> None:
