@@ -121,26 +121,25 @@ def disk(folder: Path, days: Sequence[int]) -> dict[int, tuple[int, int]]:
 def memory(folder: Path, subjects: Sequence[int]) -> Iterator[tuple[int, float, float]]:
     """Yield numbers of subjects, and the bytes of a client over that number: while they record, and after a start."""
 
-    def open_client() -> Client:
-        return Client(METRICS, folder / "memory", "http://127.0.0.1:1", per_subject=True, seams=Seams(clock=clock))
-
-    def record(client: Client, numbers: range) -> int:
-        for number in numbers:
-            client.subject(str(number)).record("command", "open")
+    def size(numbers: range) -> int:
+        """Return the bytes of a client on the state so far, which has recorded for these subjects."""
         gc.collect()
-        return tracemalloc.get_traced_memory()[0]
+        before, _ = tracemalloc.get_traced_memory()
+        with Client(
+            METRICS, folder / "memory", "http://127.0.0.1:1", per_subject=True, seams=Seams(clock=clock)
+        ) as client:
+            client.set_consent("local")
+            for number in numbers:
+                client.subject(str(number)).record("command", "open")
+            gc.collect()
+            return tracemalloc.get_traced_memory()[0] - before
 
-    clock = ManualClock(datetime.now(UTC).date())
+    clock, done = ManualClock(datetime.now(UTC).date()), 0
     tracemalloc.start()
     try:
-        with open_client() as client:
-            client.set_consent("local")
-            empty, done = record(client, range(0)), 0
-            for number in sorted(subjects):
-                recorded, done = record(client, range(done, number)), number
-                with open_client() as started:
-                    after_start = record(started, range(1)) - recorded
-                yield number, (recorded - empty) / number, after_start / number
+        for number in sorted(subjects):
+            yield number, size(range(done, number)) / number, size(range(1)) / number
+            done = number
     finally:
         tracemalloc.stop()
 

@@ -383,12 +383,11 @@ def _rounded(number: float) -> str:
 
 def _distinct(keys: NDArray[np.uint8]) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]:
     """First places, counts and inverse of the different rows of bytes."""
+    width = max(keys.shape[1], _BYTES_OF_AN_INTEGER)
+    padded = np.zeros((len(keys), width), np.uint8)
+    padded[:, : keys.shape[1]] = keys
     # integers are sorted much faster than bytes
-    if keys.shape[1] <= _BYTES_OF_AN_INTEGER:
-        keys, short = np.zeros((len(keys), _BYTES_OF_AN_INTEGER), np.uint8), keys
-        keys[:, : short.shape[1]] = short
-        packed = keys.view(np.uint64).ravel()
-    else:
-        packed = np.ascontiguousarray(keys).view(np.dtype((np.void, keys.shape[1]))).ravel()
+    kind = np.dtype(np.uint64) if width == _BYTES_OF_AN_INTEGER else np.dtype((np.void, width))
+    packed = padded.view(kind).ravel()
     _, first, inverse, counts = np.unique(packed, return_index=True, return_inverse=True, return_counts=True)
     return first, counts, inverse.ravel()

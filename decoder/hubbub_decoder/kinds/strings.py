@@ -80,7 +80,10 @@ class StringOperations(KindOperations[StringKind], of=StringKind):
         if not spellings:
             return ()
         if nothing_detected:
-            other, strictly = hash_candidates(self.metric, list(spellings))[0], replace(options, fdr=_MAX_FALSE_SUGGESTION)
+            other, strictly = (
+                hash_candidates(self.metric, list(spellings))[0],
+                replace(options, fdr=_MAX_FALSE_SUGGESTION),
+            )
             spelled = self._decode_design(evidence, other, 0, strictly, ALL_CANDIDATES, ignore_progress)
             found = [estimate.candidate for estimate in spelled.detected]
         else:
