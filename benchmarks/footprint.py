@@ -118,28 +118,24 @@ def disk(folder: Path, days: Sequence[int]) -> dict[int, tuple[int, int]]:
     return sizes
 
 
-def memory(folder: Path, subjects: Sequence[int]) -> Iterator[tuple[int, float, float]]:
-    """Yield numbers of subjects, and the bytes of a client over that number: while they record, and after a start."""
+def memory(folder: Path, subjects: Sequence[int]) -> Iterator[tuple[int, float]]:
+    """Yield numbers of subjects, and the bytes that a client has allocated over that number."""
 
-    def size(numbers: range) -> int:
-        """Return the bytes of a client on the state so far, which has recorded for these subjects."""
+    def size_after(numbers: range) -> int:
+        for number in numbers:
+            client.subject(str(number)).record("command", "open")
         gc.collect()
-        before, _ = tracemalloc.get_traced_memory()
-        with Client(
-            METRICS, folder / "memory", "http://127.0.0.1:1", per_subject=True, seams=Seams(clock=clock)
-        ) as client:
-            client.set_consent("local")
-            for number in numbers:
-                client.subject(str(number)).record("command", "open")
-            gc.collect()
-            return tracemalloc.get_traced_memory()[0] - before
+        return tracemalloc.get_traced_memory()[0]
 
-    clock, done = ManualClock(datetime.now(UTC).date()), 0
+    seams = Seams(clock=ManualClock(datetime.now(UTC).date()))
     tracemalloc.start()
     try:
-        for number in sorted(subjects):
-            yield number, size(range(done, number)) / number, size(range(1)) / number
-            done = number
+        with Client(METRICS, folder / "memory", "http://127.0.0.1:1", per_subject=True, seams=seams) as client:
+            client.set_consent("local")
+            empty, done = size_after(range(0)), 0
+            for number in sorted(subjects):
+                yield number, (size_after(range(done, number)) - empty) / number
+                done = number
     finally:
         tracemalloc.stop()
 
@@ -172,8 +168,8 @@ def main() -> None:
                 print(f"one upload of one report, {name}: {size:,.0f} bytes in both directions")
         for days, (size, largest) in disk(folder, options.days).items():
             print(f"state directory after {days} days: {size:,} bytes, at most {largest:,} until then")
-        for number, recording, start in memory(folder, options.subjects):
-            print(f"{number:,} subjects: {recording:.0f} bytes each while they record, {start:.0f} after a start")
+        for number, size in memory(folder, options.subjects):
+            print(f"{number:,} subjects: {size:.0f} bytes each")
 
 
 if __name__ == "__main__":
