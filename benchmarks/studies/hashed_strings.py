@@ -8,7 +8,7 @@ the same number of cohorts at most, the same epsilon, and with thirty reports of
     bits     independent bits, as `hubbub plan` chooses them for a million clients
     row      one report: subset selection of w of k buckets (Ye and Barg 2018); with w = 1 it is local hashing
     index    thirty reports: a permanent bucket by generalized randomized response, and subset selection of it in each report; with w = 1 it is LOLOHA
-             (Arcolezi et al. 2023, "Frequency estimation of evolving data under local differential privacy", EDBT, section 3)
+             (Arcolezi et al. 2023, "Frequency estimation of evolving data under local differential privacy", EDBT)
     noisy    thirty reports: a permanent row of w ones that has the epsilon of all reports, and independent noise on its bits in each of them
 
 `error` is the ratio of the variance that a plan makes small to that of `bits`. `name` is the entropy of a permanent response in bits, which all reports
