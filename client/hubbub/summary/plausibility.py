@@ -39,6 +39,7 @@ _LOG_ALARM_RATE_PER_TEST = math.log(FALSE_ALARM_RATE / 3)
 _TAIL_BIN_PROBABILITY = 1e-4
 _GAP_TOLERANCE = 0.1
 _MAX_STEPS = 200
+_PARTS_OF_A_STEP = 0.5 ** np.arange(8)
 
 Distributions = NDArray[np.float64]
 
@@ -130,8 +131,10 @@ def binned_distributions(blocks: tuple[Params, ...]) -> tuple[Distributions, NDA
 def divergence(observed: NDArray[np.int64], distributions: Distributions) -> float:
     """Return a lower bound of min over w of n KL(observed || w @ distributions), close to the minimum.
 
-    Maximizes the likelihood of the mixture weights w: vertex exchange, then a scoring step on the active weights. The distance to the
-    maximum is at most n (largest derivative - 1), which is subtracted, so the result never exceeds the true minimum.
+    Maximizes the likelihood of the mixture weights w by constrained steps of Fisher scoring. The distance to the maximum is at most
+    n (largest derivative - 1), which is subtracted, so the result never exceeds the true minimum.
+
+    Source: Wang 2007, "On fast computation of the non-parametric maximum likelihood estimate of a mixing distribution" (JRSS B 69, 185-198).
 
     observed : (K,) counts        distributions : (h + 1, K) probabilities
     """
@@ -146,8 +149,8 @@ def divergence(observed: NDArray[np.int64], distributions: Distributions) -> flo
         gap = n * float(derivative.max() - 1)
         if gap < _GAP_TOLERANCE:
             break
-        weights = _exchange_weights(weights, derivative, share, components)
-        weights = _scoring_step(weights, observed / n, distributions)
+        weights = _move_to_component(weights, int(derivative.argmax()), share, components)
+        weights = _newton_step(weights, observed / n, distributions)
     return max(n * _divergence_per_report(share, weights @ components) - gap, 0)
 
 
@@ -156,35 +159,52 @@ def _divergence_per_report(share: Distributions, mixture: Distributions) -> floa
     return float(share @ np.log(share / mixture)) if mixture.all() else math.inf
 
 
-def _exchange_weights(
-    weights: Distributions, derivative: Distributions, share: Distributions, components: Distributions
+def _move_to_component(
+    weights: Distributions, to: int, share: Distributions, components: Distributions
 ) -> Distributions:
-    """Return weights after a line search along the exchange of the components with smallest and largest derivative."""
-    to, source = int(derivative.argmax()), int(np.where(weights > 0, derivative, np.inf).argmin())
-    mixture, direction = weights @ components, components[to] - components[source]
-    most = weights[source] * (1 - 1e-9)  # keeps every probability above 0
+    """Return weights after a line search towards one component, from which no probability becomes 0."""
+    mixture = weights @ components
+    direction = components[to] - mixture
     move = 0.0
     for _ in range(5):
         slope = direction / (mixture + move * direction)
-        move = min(max(move + float(share @ slope / (share @ slope**2)), 0.0), most)
-    moved = weights.copy()
-    moved[[to, source]] += move, -move
+        move = min(max(move + float(share @ slope / (share @ slope**2)), 0.0), 1 - 1e-9)
+    moved = weights * (1 - move)
+    moved[to] += move
     return moved
 
 
-def _scoring_step(weights: Distributions, share: Distributions, distributions: Distributions) -> Distributions:
-    """Return weights after a step of Fisher scoring on the active weights, cut at the boundary; unchanged if the likelihood would fall."""
-    active, mixture, seen = np.flatnonzero(weights), weights @ distributions, share > 0
-    step = np.zeros_like(weights)
-    step[active] = fit_shares(share, TabulatedComponents(distributions[active].T), mixture)[0] - weights[active]
-    left = np.divide(weights, -step, out=np.full_like(weights, np.inf), where=step < 0)
-    moved: Distributions = weights + min(1.0, left.min()) * step
-    if left.min() <= 1:
-        moved[left.argmin()] = 0
-    moved = np.maximum(moved, 0)
-    moved /= moved.sum()
-    after, before = (_divergence_per_report(share[seen], of_bins[seen]) for of_bins in (moved @ distributions, mixture))
-    return moved if after < before else weights
+def _newton_step(weights: Distributions, share: Distributions, distributions: Distributions) -> Distributions:
+    """Return weights after a step of Fisher scoring, constrained to 0 or more; a part of it, or none, if the likelihood would fall."""
+    mixture, seen = weights @ distributions, share > 0
+    best = _fit_weights(weights, share, distributions, mixture)
+    before = _divergence_per_report(share[seen], mixture[seen])
+    for part in _PARTS_OF_A_STEP:
+        moved: Distributions = weights + part * (best - weights)
+        if _divergence_per_report(share[seen], (moved @ distributions)[seen]) < before:
+            return moved
+    return weights
+
+
+def _fit_weights(
+    weights: Distributions, share: Distributions, distributions: Distributions, mixture: Distributions
+) -> Distributions:
+    """Return the weights of 0 or more with the weighted least squares: on the way from given ones, each that would be negative leaves."""
+    active = np.flatnonzero(weights)
+    left = weights[active]
+    while len(active) > 1:
+        target = fit_shares(share, TabulatedComponents(distributions[active].T), mixture)[0]
+        if (target >= 0).all():
+            left = target
+            break
+        falling = left - target
+        lengths = np.divide(left, falling, out=np.full_like(left, np.inf), where=falling > 0)
+        first = int(lengths.argmin())
+        left = np.maximum(left - min(1.0, lengths[first]) * falling, 0)
+        active, left = np.delete(active, first), np.delete(left, first)
+    found = np.zeros_like(weights)
+    found[active] = left / left.sum() if left.sum() > 0 else 1 / len(left)
+    return found
 
 
 def log_divergence_bound(distance: float, num_bins: int) -> float:
