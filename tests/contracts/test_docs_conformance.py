@@ -69,7 +69,11 @@ def page() -> str:
             "",
             "- A generator that is weak without repeating, such as `Math.random` or the Mersenne Twister with a random seed.",
             "- A bias of the noise below about 1 % of the bits, or in some reports only: [`hubbub audit`](../how-to/auditing.md) looks for these.",
-            "- Faults that need another history: other periods, longer outages, damaged files.",
+            "- Faults that need another history: months of reports, longer outages, damaged files.",
+            "- What an adapter has no call for: consent `local`, subjects, copied directories, limits of the queue, `detached`, `flush` after a start,",
+            "  and batches of several reports, which a client of one person never makes.",
+            "- Values that JSON does not have: NaN, infinities, and numbers beyond the largest double.",
+            "- The order of batches after a failure, a clock less than two days behind, and whose `Date` confirms it.",
             "",
         ]
     )

@@ -6,6 +6,7 @@ import time as machine_time
 from collections import Counter
 from collections.abc import Iterable
 from datetime import datetime, time, timedelta
+from itertools import pairwise
 
 from hubbub.conformance.noise import FALSE_ALARM, is_refuted
 from hubbub.conformance.scripted_aggregator import Answer
@@ -23,6 +24,9 @@ _ONE = Metric.boolean("one", _NOISE, **FIELDS)
 _LABELLED = Metric.boolean("labelled", _NOISE, group=Group("version", ("1.x", "2.x", "other")), **FIELDS)
 _DAILY = tuple(Metric.boolean(f"daily_{number}", _NOISE, **FIELDS) for number in range(16))
 _WEEKLY = tuple(Metric.boolean(f"weekly_{number}", _NOISE, period=PeriodKind.WEEK, **FIELDS) for number in range(24))
+_POLL, _MOST_POLLS = timedelta(minutes=10), 240
+_GROWING_BACKOFFS, _LONGEST_BACKOFFS = 8, 12
+"""Backoffs up to 30 s, 1 min, ..., 1 h, and those up to 1 h after them: all end in one part of six by chance once in 4e8."""
 _BACKGROUND_SECONDS = 1.0
 """Time in which a client that sends late reports at once does so. A longer time finds no correct client faulty."""
 
@@ -79,13 +83,15 @@ def notes_no_run_behind(world: World) -> None:
 
 
 def sends_no_future_days(world: World) -> None:
-    """Reports of days that a wrong clock was in are not sent once the clock is right."""
+    """Reports of days that a wrong clock was in are not sent once the clock is right, and those of the days before are."""
     world.agree()
+    first = world.today
+    world.aggregator.outage = Answer.refusing(ProblemType.UNAUTHORIZED)
     world.live("..")
-    world.aggregator.outage = Answer.refusing(ProblemType.UNAVAILABLE)
     world.ahead = timedelta(days=60)
     world.restart()
-    world.set_time(world.aggregator.now + timedelta(hours=2))
+    for _ in range(2):
+        world.set_time(world.aggregator.now + timedelta(hours=2))
     world.ahead = timedelta()
     world.aggregator.outage = None
     sent = len(world.aggregator.requests)
@@ -97,6 +103,8 @@ def sends_no_future_days(world: World) -> None:
         for batch in world.batches_of([request]):
             if batch.period > str(request.time.date()):
                 raise BrokenError(f"a report of {batch.period} was sent on {request.time.date()}")
+    if str(first) not in {batch.period for batch in world.batches_of(world.aggregator.requests[sent:])}:
+        raise BrokenError(f"the report of {first} was dropped while the clock was 60 days ahead")
 
 
 def reports_days_without_a_run(world: World) -> None:
@@ -124,13 +132,13 @@ def reports_days_without_a_run(world: World) -> None:
 
 
 def ends_old_reports(world: World) -> None:
-    """A report is kept through an outage, and not sent 28 days after its period."""
+    """A report is kept through an outage, and not sent 28 days after its period; the reports do not leave together when it ends."""
     world.agree()
     first = world.today
     world.aggregator.outage = Answer.refusing(ProblemType.UNAVAILABLE)
     world.live("." * 29)
     world.aggregator.outage = None
-    began = len(world.aggregator.requests)
+    began, ended = len(world.aggregator.requests), world.aggregator.now
     for _ in range(16):
         world.advance(hours=6)
     late = {batch.period for batch in world.batches_of(world.aggregator.requests[began:])}
@@ -139,6 +147,14 @@ def ends_old_reports(world: World) -> None:
     missing = next((day for day in (first + ago * _DAY for ago in range(3, 28)) if str(day) not in late), None)
     if missing is not None:
         raise BrokenError(f"the report of {missing} was not kept through an outage that ended on {first + 29 * _DAY}")
+    times = [
+        request.time
+        for request in world.whole_requests
+        if request.time > ended and world.batches_of([request])[0].period < str(ended.date() - _DAY)
+    ]
+    together = max(Counter(times).values())
+    if together > len(times) - 3:
+        raise BrokenError(f"{together} of {len(times)} reports left together after an outage")
 
 
 def spreads_reports_over_a_day(world: World) -> None:
@@ -218,27 +234,55 @@ def sends_late_reports_later(world: World) -> None:
 
 
 def waits_after_a_failure(world: World) -> None:
-    """After an answer without Retry-After, a client waits before it sends again."""
-    busy = Answer.refusing(ProblemType.UNAVAILABLE)
-    sent = world.first_request(*[busy] * 4)
-    for _ in range(12):
-        world.advance(hours=6)
-    times = [request.time for request in world.attempts(sent.batch_id)]
+    """After an answer without Retry-After, a client waits before it sends again, also after a restart: in the end any part of an hour."""
+    number = _GROWING_BACKOFFS + _LONGEST_BACKOFFS
+    world.aggregator.answer_next_batch(*[Answer.refusing(ProblemType.UNAVAILABLE)] * (number + 1))
+    world.agree()
+    for _ in range(14):
+        world.set_time(world.aggregator.now + _DAY)
+        if world.aggregator.scripted_batch is not None:
+            break
+    sent = world.aggregator.scripted_batch
+    if sent is None:
+        raise BrokenError("no report of a week was sent in the next week")
+    world.restart()
+    world.set_time(world.aggregator.now)
+    for _ in range(_MOST_POLLS):
+        world.set_time(world.aggregator.now + _POLL)
+        if len(world.attempts(sent)) > number:
+            break
+    times = [request.time for request in world.attempts(sent)]
     if len(set(times)) < len(times):
         raise BrokenError("a batch was sent again at the time of its failure, without a backoff")
+    if len(times) <= number:
+        raise BrokenError(f"a batch was sent {len(times)} times in {_MOST_POLLS * _POLL} of an outage")
+    waits = {after - before for before, after in pairwise(times[_GROWING_BACKOFFS:])}
+    if len(waits) == 1:
+        raise BrokenError(
+            f"the last {_LONGEST_BACKOFFS} of {number} backoffs all took {waits.pop() - _POLL} to {times[-1] - times[-2]}, and random parts of an hour are expected"
+        )
 
 
 def pauses_all_uploads(world: World) -> None:
-    """After `unauthorized` no report leaves for an hour."""
-    sent = world.first_request(Answer.refusing(ProblemType.UNAUTHORIZED))
-    _check_pause(world, sent.time, timedelta(minutes=59), world.definitions, "unauthorized")
+    """After `unauthorized`, and after `forbidden`, no report leaves for an hour."""
+    world.agree()
+    for problem in (ProblemType.UNAUTHORIZED, ProblemType.FORBIDDEN):
+        sent = world.next_request(Answer.refusing(problem))
+        _check_pause(world, sent.time, timedelta(minutes=59), world.definitions, problem.slug)
 
 
 def holds_a_metric(world: World) -> None:
-    """After `digest-mismatch` no report of the metric leaves for a day."""
-    sent = world.first_request(Answer.refusing(ProblemType.DIGEST_MISMATCH))
-    held = [metric for metric in world.definitions if metric.digest == world.batches_of([sent])[0].digest]
-    _check_pause(world, sent.time, timedelta(hours=23, minutes=59), held, "digest-mismatch")
+    """After `digest-mismatch` no report of the metric leaves for a day, after `unknown-metric` for an hour, and others leave."""
+    world.agree()
+    for problem, pause in (
+        (ProblemType.UNKNOWN_METRIC, timedelta(minutes=59)),
+        (ProblemType.DIGEST_MISMATCH, timedelta(hours=23, minutes=59)),
+    ):
+        sent = world.next_request(Answer.refusing(problem))
+        held = [metric for metric in world.definitions if metric.digest == world.batches_of([sent])[0].digest]
+        _check_pause(world, sent.time, pause, held, problem.slug)
+    if not any(sent.time < request.time <= sent.time + pause for request in world.whole_requests):
+        raise BrokenError("no metric had a report on the day after digest-mismatch for one of them")
 
 
 def _check_pause(world: World, since: datetime, pause: timedelta, metrics: Iterable[Metric], problem: str) -> None:
@@ -292,7 +336,7 @@ RULES = (
         "client.md, Retry policy",
         "retry the same bytes after a backoff (full jitter, 30 s doubling to 1 h, added to Retry-After of up to 1 h; kept across restarts)",
         waits_after_a_failure,
-        (_ONE,),
+        _WEEKLY[:1],
     ),
     ScenarioRule(
         139,
@@ -340,6 +384,6 @@ RULES = (
         "client.md, Retry policy",
         "pause the metric for a day: deploy the aggregator's definitions first",
         holds_a_metric,
-        _DAILY[:4],
+        _DAILY,
     ),
 )

@@ -50,13 +50,19 @@ def erases_the_draft(world: World) -> None:
 
 
 def records_nothing_under_off(world: World) -> None:
-    """A value that is recorded without consent is not reported, also if consent is given on the same day."""
+    """A value that is recorded without consent is not reported, also if consent is given on the same day; days without consent have no report."""
     world.start()
     first = world.today
     world.record(_FIRST, "a")
     world.set_consent("on")
     world.live("....")
     world.expect_history(_FIRST, first, "aaa")
+    world.set_consent("off")
+    withdrawn = world.today
+    world.live("aaa")
+    world.set_consent("on")
+    world.live("...")
+    world.expect_history(_FIRST, withdrawn, "---aa")
 
 
 def erases_the_secret(world: World) -> None:

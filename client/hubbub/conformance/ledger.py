@@ -2,19 +2,93 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import date, timedelta
+from typing import Any
 
-from hubbub.conformance.world import FIELDS, VALUE_EPSILON, BrokenError, ScenarioRule, World, fingerprint
+from hubbub.conformance.world import FIELDS, UNLIMITED, VALUE_EPSILON, BrokenError, ScenarioRule, World, fingerprint
 from hubbub.mechanisms.unary import UnaryResponse
+from hubbub.metrics.buckets import Buckets
+from hubbub.metrics.discovery import Discovery
 from hubbub.metrics.metric import Metric
+from hubbub.metrics.params import Params
+from hubbub.metrics.periods import Period, PeriodKind, period_number
 
 _TWO_VALUES, _THREE_VALUES = fingerprint("two_values", 2), fingerprint("three_values", 3)
-_HELD = fingerprint("held", hold=3)
+_PERMANENT = UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5)
+_LISTED = tuple(f"c{number}" for number in range(63))
+_KEYS: tuple[tuple[Metric, Sequence[Sequence[Any]], str], ...] = (
+    (
+        Metric.joint(
+            "of_parts",
+            (
+                Metric.string(
+                    "page", Params(num_bits=128, num_hashes=1, num_cohorts=2, prob_p=0, prob_q=1, prob_f=0.5)
+                ),
+                Metric.boolean("dark", _PERMANENT),
+            ),
+            lifetime_epsilon=2 * 3.3,
+            **FIELDS,
+        ),
+        tuple([{"page": page, "dark": dark}] for page, dark in (("a", True), ("a", False), ("b", True), ("a", True))),
+        "abba",
+    ),
+    (
+        Metric.categorical(
+            "listed", (*_LISTED, "rest"), _PERMANENT, other="rest", lifetime_epsilon=2 * VALUE_EPSILON, **FIELDS
+        ),
+        (["x"], ["y"], ["c0"], ["c1"]),
+        "aabb",
+    ),
+    (
+        Metric.ordinal(
+            "in_buckets",
+            Buckets(edges=tuple(range(0, 650, 10)), default=5),
+            _PERMANENT,
+            lifetime_epsilon=2 * VALUE_EPSILON,
+            **FIELDS,
+        ),
+        ([], [1], [15], [25]),
+        "aabb",
+    ),
+    (
+        Metric.string(
+            "of_equal_bits",
+            Params(num_bits=128, num_hashes=1, num_cohorts=1, prob_p=0, prob_q=1, prob_f=0.5),
+            lifetime_epsilon=2 * VALUE_EPSILON,
+            **FIELDS,
+        ),
+        (["v0"], ["v2"], ["c"], ["v0"]),
+        "abba",
+    ),
+    *(
+        (
+            Metric.string(
+                f"of_fragments_{number}",
+                Params(num_bits=128, num_hashes=1, num_cohorts=256, prob_p=0, prob_q=1, prob_f=0.5),
+                discover=Discovery(longest=8, step=4, first=4, alphabet="ab", held_out=8 / 256),
+                lifetime_epsilon=2 * VALUE_EPSILON,
+                **FIELDS,
+            ),
+            (["aaaaaaaaaa1"], ["aaaaaaaaaa2"], ["b"], ["aaaaaaaaaa1"]),
+            "abba",
+        )
+        for number in range(3)  # one of 32 clients reports whole values
+    ),
+    (fingerprint("recorded_often", 2), (["a", "b", "c"], ["d"], ["e"], ["f"]), "abbb"),
+)
+"""Metrics with room for two values, the recordings of four days, and their reports: what the ledger charges is one key."""
+_HELD = fingerprint("held", hold=3, num_cohorts=256)
+_WEEKS = fingerprint("weeks", hold=2, period=PeriodKind.WEEK)
+_MONTHS = fingerprint("months", hold=2, period=PeriodKind.MONTH)
+_LONG_WEEKS = 20
 _THREE_EPOCHS = fingerprint("three_epochs", 3, hold=2)
 _THREE_REPORTS = Metric.boolean(
     "three_reports", UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0), lifetime_epsilon=3.4, **FIELDS
 )
 _FIRST, _SECOND, _THIRD = (fingerprint(name) for name in ("first", "second", "third"))
+_CHANGED = fingerprint("first", num_cohorts=4)
+_TWO_DAYS = fingerprint("two_days", hold=2)
 _LOUD = Metric.boolean("loud", UnaryResponse(prob_p=0.01, prob_q=0.99, prob_f=0.02), **FIELDS)
 _FIRST_DAY = date(1970, 1, 1)
 """First day of the first epoch."""
@@ -34,23 +108,62 @@ def repeats_the_last_value(world: World) -> None:
 
 
 def no_value_is_a_value(world: World) -> None:
-    """A day without a recording has the report of no value, which costs a unit."""
+    """A day without a recording has the report of no value, which costs a unit; what costs one is the key of the reported value."""
+    world.policy = {"epsilon_report": 4.0}
     first = world.today
     world.agree()
     world.live("a..ab.cd..")
     world.expect_history(_THREE_VALUES, first, "abbacbbb")
+    world.redefine(*(metric for metric, _, _ in _KEYS))
+    began = world.today
+    for day in range(6):
+        for metric, recordings, _ in _KEYS:
+            for value in recordings[day] if day < len(recordings) else ():
+                world.record(metric, value)
+        world.set_time(world.aggregator.now + timedelta(days=1))
+    for metric, _, expected in _KEYS:
+        world.expect_history(metric, began, expected)
 
 
 def keeps_the_value_of_an_epoch(world: World) -> None:
-    """The first value of an epoch is reported in all its days, also after a kill; epochs have the same days for all clients."""
+    """The first value of an epoch is reported in all its days, also after a kill; epochs have the same days for all clients.
+
+    A first day without a recording has no value, and the cohort is the same in all epochs.
+    """
+    world.policy = UNLIMITED
     world.aggregator.now += timedelta(days=_days_until_epoch(world, _HELD) + 2)
     first = world.today
     world.agree()
     world.live("abcde")
     world.kit.kill()
     world.start()
-    world.live(".fa...")
-    world.expect_history(_HELD, first, "abbbcccdd")
+    world.live(".fa...fg..")
+    world.expect_history(_HELD, first, "abbbcccdddeee")
+    cohorts = {cohort for cohort, _ in world.rows(_HELD).values()}
+    if len(cohorts) > 1:
+        raise BrokenError(f"held has reports of {len(cohorts)} cohorts of one client")
+    _check_long_epochs(world)
+
+
+def _check_long_epochs(world: World) -> None:
+    """Epochs of two weeks, and of two months, begin in the same periods for all clients."""
+    world.redefine(_WEEKS, _MONTHS)
+    began = world.today
+    for _ in range(_LONG_WEEKS):
+        for metric in world.definitions:
+            world.record(metric, str(Period.containing(metric.period, world.today)))
+        world.set_time(world.aggregator.now + timedelta(weeks=1))
+    for metric in world.definitions:
+        rows, period = world.rows(metric), Period.containing(metric.period, began)
+        while (following := period.next()).next().next().start <= world.today:
+            if str(period) not in rows or str(following) not in rows:
+                raise BrokenError(f"{metric.name} has no report of {period} or of {following}")
+            one, two = (period_number(metric.period, str(start)) // 2 for start in (period, following))
+            if (rows[str(period)] == rows[str(following)]) != (one == two):
+                raise BrokenError(
+                    f"{metric.name} has {'other' if one == two else 'equal'} reports of {period} and {following}, which are of epoch {one} and epoch {two}"
+                )
+            period = following
 
 
 def charges_each_epoch(world: World) -> None:
@@ -83,31 +196,38 @@ def charges_each_report(world: World) -> None:
 
 
 def limits_an_enrollment(world: World) -> None:
-    """An enrollment has the values that epsilon_enrollment has room for."""
+    """An enrollment has the values that epsilon_enrollment has room for, and a changed definition has its own."""
     world.policy = {"epsilon_enrollment": 2 * VALUE_EPSILON, "epsilon_metric": 4 * VALUE_EPSILON}
     first = world.today
     world.agree()
     world.live("abcda..")
     world.expect_history(_FIRST, first, "abbba")
+    world.redefine(_CHANGED)
+    began = world.today
+    world.live("abc..")
+    world.expect_history(_CHANGED, began, "abb")
 
 
 def limits_all_enrollments(world: World) -> None:
     """Each enrollment counts as one that spent what it could, and after the last there is no report."""
     world.policy = {"epsilon_enrollment": 2 * VALUE_EPSILON, "epsilon_metric": 4 * VALUE_EPSILON}
     world.agree()
-    for _ in range(2):
-        world.live("aaaa")
-        world.renew_consent()
-    _ = world.batches
+    world.live("aaaa")
+    world.renew_consent()
+    began = world.today
+    world.live("abcd")
+    world.expect_history(_FIRST, began, "abb")
+    world.renew_consent()
     began = world.today
     world.live("bcde")
     world.restart()
     world.live("f..")
-    late = [day for day in world.rows(_FIRST) if day >= str(began)]
-    if late:
-        raise BrokenError(
-            f"a third enrollment has a report of {late[0]}, and epsilon_metric has room for the values of two enrollments"
-        )
+    for metric in world.definitions:
+        late = [day for day in world.rows(metric) if day >= str(began)]
+        if late:
+            raise BrokenError(
+                f"a third enrollment has a report of {metric.name} of {late[0]}, and epsilon_metric has room for two enrollments"
+            )
 
 
 def limits_the_total(world: World) -> None:
@@ -126,20 +246,26 @@ def limits_the_total(world: World) -> None:
 
 
 def counts_earlier_definitions(world: World) -> None:
-    """What earlier definitions spent stays spent of the total."""
+    """What earlier definitions spent stays spent of the total, also in a new enrollment."""
     world.policy = {"epsilon_enrollment": 2 * VALUE_EPSILON, "epsilon_total": 2 * VALUE_EPSILON}
     world.agree()
     world.live("ab..")
     world.redefine(_SECOND)
-    began = world.today
-    world.live("ab..")
-    world.expect_history(_SECOND, began, "--")
+    for _ in range(2):
+        began = world.today
+        world.live("ab..")
+        world.expect_history(_SECOND, began, "--")
+        world.renew_consent()
 
 
 def shares_the_limit_of_a_name(world: World) -> None:
-    """Versions of a metric share the lowest lifetime_epsilon, also one with a higher limit or without one."""
+    """Versions and enrollments of a metric share the lowest lifetime_epsilon, also a version with a higher limit or without one."""
     world.agree()
     world.live("ab..")
+    world.renew_consent()
+    began = world.today
+    world.live("ab..")
+    world.expect_history(_LIMITED, began, "--")
     for version in (_UNLIMITED, _SAME_LIMIT):
         world.redefine(version)
         began = world.today
@@ -213,7 +339,7 @@ RULES = (
         "client.md, Ledger",
         "The client assumes that earlier enrollments spent everything they could, and reserves again, up to `epsilon_metric` over the lifetime.",
         limits_all_enrollments,
-        (_FIRST,),
+        (_FIRST, _TWO_DAYS),
     ),
     ScenarioRule(
         125,

@@ -6,7 +6,7 @@ from datetime import date, timedelta
 from itertools import combinations
 
 from hubbub.conformance.noise import FALSE_ALARM, find_bias, is_refuted
-from hubbub.conformance.world import FIELDS, BrokenError, ScenarioRule, World, call, fingerprint
+from hubbub.conformance.world import FIELDS, UNLIMITED, BrokenError, ScenarioRule, World, call, fingerprint
 from hubbub.mechanisms.unary import UnaryResponse
 from hubbub.metrics.buckets import Buckets, Several
 from hubbub.metrics.metric import Metric
@@ -18,11 +18,11 @@ _ORDERS = ("bbba", "bbab", "babb", "abbb")
 _PERMANENT = UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5)
 _SEVERAL = (Several.SUM, Several.MAX, Several.LAST)
 _NUMBERS = {
-    several: Metric.ordinal(several, Buckets(edges=tuple(range(129)), several=several), _PERMANENT, **FIELDS)
+    several: Metric.ordinal(several, Buckets(edges=tuple(range(-128, 1)), several=several), _PERMANENT, **FIELDS)
     for several in _SEVERAL
 }
 """128 buckets of one number: two are equal by chance once in 1e26."""
-_RECORDINGS, _RESULTS = (10, 30, 20), {"sum": 60, "max": 30, "last": 20}
+_RECORDINGS, _RESULTS = (-30, -10, -20), {"sum": -60, "max": -10, "last": -20}
 _ITEMS = ("a", "b", "c", "d")
 _SETS = tuple(Metric.set(f"set_{number}", _ITEMS, _PERMANENT, **FIELDS) for number in range(48))
 _PROB_P, _PROB_Q = 0.25, 0.75
@@ -37,19 +37,23 @@ _NOISY = tuple(
 """All their reports of one value differ. A generator that repeats after 64 draws repeats after days, because 16 divides 64."""
 _PROCESSES = ((0, 6), (6, 2), (8, 2))
 """First day and number of days of each process: the first makes more than 64 reports, and the others begin alike."""
+_IDENTITY = fingerprint("identity")
+_ID_PART = 12
+"""Digits of a batch's id that no two ids have in common: of 300 random ids two do with a probability of 3e-10."""
 _SEALED = 64
 _KEY = bytes(range(32))
-_UNLIMITED = {"epsilon_enrollment": 60.0, "epsilon_metric": 60.0, "epsilon_total": 2000.0}
 
 
 def chooses_uniformly(world: World) -> None:
-    """Each of four recordings is reported with the same probability, whichever comes first or last."""
-    world.policy = _UNLIMITED
+    """Each of four recordings is reported with the same probability, whichever comes first or last, also if the app starts between them."""
+    world.policy = UNLIMITED
     first = world.today
     world.agree()
     world.live("a")
     for order in _ORDERS:
-        for value in order:
+        for place, value in enumerate(order):
+            if place == len(order) - 1:
+                world.restart()
             for metric in _CHOICES:
                 world.record(metric, value)
         world.set_time(world.aggregator.now + _DAY)
@@ -72,7 +76,7 @@ def _is_same(world: World, metric: Metric, day: date, other: date) -> bool:
 
 
 def combines_numbers(world: World) -> None:
-    """The sum, the largest and the last number of a day are reported, also if the app ends between the recordings."""
+    """The sum, the largest and the last number of a day are reported, also if the app ends between the recordings and after them."""
     first = world.today
     world.agree()
     for several, metric in _NUMBERS.items():
@@ -83,7 +87,10 @@ def combines_numbers(world: World) -> None:
             for metric in _NUMBERS.values():
                 world.record(metric, number)
             world.restart()
-        world.set_time(world.aggregator.now + _DAY)
+        world.stop()
+        world.aggregator.now += _DAY
+        world.start()
+        world.set_time(world.aggregator.now)
     world.live_without_recording(2)
     for metric in _NUMBERS.values():
         world.expect_history(metric, first, "aaaa")
@@ -91,10 +98,10 @@ def combines_numbers(world: World) -> None:
 
 def unites_sets(world: World) -> None:
     """A set has the items of all recordings of the day."""
-    world.policy = _UNLIMITED
+    world.policy = UNLIMITED
     first = world.today
     world.agree()
-    for recordings in ([_ITEMS], [[item] for item in _ITEMS]):
+    for recordings in ([_ITEMS * 2], [[item] for item in _ITEMS]):
         for recording in recordings:
             for metric in _SETS:
                 world.record(metric, list(recording))
@@ -108,9 +115,13 @@ def unites_sets(world: World) -> None:
 
 
 def draws_fresh_noise(world: World) -> None:
-    """Recorded reports of one value repeat in no process, and keep each bit with the declared probability."""
-    world.policy = _UNLIMITED
+    """Recorded reports of one value repeat in no process, and keep each bit with the declared probability.
+
+    Two clients that are the first of their processes share no secret, and no two ids of batches have a beginning or an end in common.
+    """
+    world.policy = UNLIMITED
     first = world.today
+    world.kit.kill()
     world.agree()
     for start, days in _PROCESSES:
         if start:
@@ -118,12 +129,20 @@ def draws_fresh_noise(world: World) -> None:
             world.start()
         world.live("a" * days)
     with world.kit.beside() as kit, world.another(kit) as other:
-        other.policy = _UNLIMITED
+        other.policy = UNLIMITED
         other.agree()
         other.live("aa..")
         of_other = {metric.name: _numbers(other, metric, first, 2) for metric in _NOISY}
+        permanent_of_other = other.rows(_IDENTITY).get(str(first))
+        ids = [batch.batch_id.hex for batch in other.batches]
         other.stop()
     world.live("..")
+    if permanent_of_other == world.rows(_IDENTITY).get(str(first)):
+        raise BrokenError("two clients have the same permanent response: they drew one secret")
+    ids += [batch.batch_id.hex for batch in world.batches]
+    for part in (slice(_ID_PART), slice(-_ID_PART, None)):
+        if len({name[part] for name in ids}) < len(ids):
+            raise BrokenError("two ids of batches begin or end alike, or are equal: they are not random")
     reports = {metric.name: _numbers(world, metric, first, 10) for metric in _NOISY}
     for name, rows in reports.items():
         if len(set(rows)) < len(rows):
@@ -171,7 +190,7 @@ RULES = (
         "format.md, Streams derived from the secret",
         "Every report draws its words anew.",
         draws_fresh_noise,
-        _NOISY,
+        (*_NOISY, _IDENTITY),
     ),
     ScenarioRule(
         145,

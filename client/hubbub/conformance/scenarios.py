@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
+from email.utils import format_datetime
 from pathlib import Path
 
 from hubbub.conformance.answers import answers_to_try
 from hubbub.conformance.scripted_aggregator import (
     LONGEST_REQUEST_SECONDS,
     Answer,
+    Content,
     Delivery,
     Request,
 )
-from hubbub.conformance.world import FIELDS, BrokenError, ScenarioRule, World
+from hubbub.conformance.world import FIELDS, BrokenError, ScenarioRule, World, fingerprint
 from hubbub.files.regular_files import read_regular
 from hubbub.mechanisms.unary import UnaryResponse
 from hubbub.metrics.group import Group
@@ -44,6 +46,9 @@ UPDATED = Metric.boolean(
     **FIELDS,
 )
 WEEKLY = replace(UPDATED, name="weekly", period=PeriodKind.WEEK)
+LABELLED = replace(fingerprint("labelled"), group=UPDATED.group)
+EXPIRING = replace(DARK, name="expiring", expires=date(2026, 11, 27))
+"""It expires four days after a scenario begins."""
 _REPORTS_OF_A_PROCESS = 64
 _KEY = bytes(range(32))
 _RUNS = ((0, "1.9"), (0, "1.8"), (0, "2.0"), (1, "2.1"), (5, "3.0"), (8, "1.9"), (9, "2.0"))
@@ -65,14 +70,17 @@ CANARY = "canary-6b1f7a3c9e"
 
 
 def one_report_a_period(world: World) -> None:
-    """Each metric has one report for each day, recorded or not."""
+    """Each metric has one report for each day, recorded or not, until it expires."""
     world.agree()
     first = world.aggregator.now.date()
     for _ in range(3):
         world.record(PAGE, "v1")
-    for _ in range(4):
+    for _ in range(6):
         world.advance(days=1)
     reports = Counter((batch.metric, batch.period) for batch in world.batches)
+    late = next((day for name, day in reports if name == EXPIRING.name and day >= str(EXPIRING.expires)), None)
+    if late is not None:
+        raise BrokenError(f"{EXPIRING.name} has a report of {late}, and expires on {EXPIRING.expires}")
     for metric in world.definitions:
         for day in (first, first + timedelta(days=1)):
             number = reports[metric.name, str(day)]
@@ -105,7 +113,7 @@ def nothing_without_consent(world: World) -> None:
 def same_bytes_again(world: World) -> None:
     """After 503 and 408, and without an answer, the same bytes are sent again until the answer comes, also after a restart."""
     busy, slow = Answer.refusing(ProblemType.UNAVAILABLE), Answer.refusing(ProblemType.TOO_SLOW)
-    answers = busy, Answer(delivery=Delivery.LOST), slow, Answer(delivery=Delivery.RESET)
+    answers = (busy, Answer(delivery=Delivery.LOST), slow, Answer(delivery=Delivery.RESET)) * 3
     sent = world.first_request(*answers)
     world.advance(hours=6)
     world.restart()
@@ -195,28 +203,51 @@ def _check_attempts(world: World, sent: Request, answers: str, number: int) -> N
 
 
 def waits_as_asked(world: World) -> None:
-    """After 429 with Retry-After, nothing is sent before that time."""
-    sent = world.first_request(Answer.refusing(ProblemType.TOO_MANY, ("Retry-After", "7200")))
-    world.advance(hours=1)
-    world.advance(hours=1)
-    _wait_for_attempts(world, sent, 2)
-    early = next(
-        (attempt for attempt in world.attempts(sent.batch_id)[1:] if attempt.time < sent.time + timedelta(hours=2)),
-        None,
-    )
-    if early is not None:
-        raise BrokenError(f"a batch was sent again {early.time - sent.time} after 429 with Retry-After: 7200")
-    if len(world.attempts(sent.batch_id)) < 2:
-        raise BrokenError("a batch was not sent again within days after 429 with Retry-After: 7200")
+    """After Retry-After of any answer, in seconds or as a date, nothing is sent before that time, of an hour at most."""
+    late = format_datetime(world.aggregator.now + timedelta(days=300), usegmt=True)
+    world.agree()
+    for status, answer in (
+        ("429", Answer.refusing(ProblemType.TOO_MANY, ("Retry-After", "7200"))),
+        ("503", Answer.refusing(ProblemType.UNAVAILABLE, ("Retry-After", late))),
+        ("504 of a proxy", Answer(504, (("Retry-After", "864000"),), Content("text/html", "<p>Gateway Timeout</p>"))),
+    ):
+        sent = world.next_request(answer)
+        world.set_time(sent.time + timedelta(minutes=59))
+        if len(world.attempts(sent.batch_id)) > 1:
+            raise BrokenError(f"a batch was sent again within an hour after {status} with {answer.headers[0][1]}")
+        _wait_for_attempts(world, sent, 2)
+        if len(world.attempts(sent.batch_id)) < 2:
+            raise BrokenError(f"a batch was not sent again within days after {status} with {answer.headers[0][1]}")
 
 
 def drops_closed_periods(world: World) -> None:
-    """After 410 of a closed period its batch is not sent again."""
-    sent = world.first_request(Answer.refusing(ProblemType.PERIOD_CLOSED))
+    """After 410 of a closed period its batch is not sent again, unless the clocks differ; after that of a metric, none of the metric."""
+    world.ahead = -timedelta(hours=36)
+    kept = world.first_request(Answer.refusing(ProblemType.PERIOD_CLOSED))
+    world.ahead = timedelta()
+    world.restart()
+    for _ in range(2):
+        world.advance(days=1)
+    if len(world.attempts(kept.batch_id)) < 2:
+        raise BrokenError("a batch was dropped after an answer whose Date differs from the clock by 36 hours")
+    sent = world.next_request(Answer.refusing(ProblemType.PERIOD_CLOSED))
     for _ in range(3):
         world.advance(days=1)
     if len(world.attempts(sent.batch_id)) > 1:
         raise BrokenError("a batch was sent again after 410 period-closed")
+    world.aggregator.outage = Answer.refusing(ProblemType.UNAUTHORIZED)
+    world.live_without_recording(3)
+    before = len(world.whole_requests)
+    world.aggregator.outage = Answer.refusing(ProblemType.METRIC_EXPIRED)
+    world.set_time(world.aggregator.now + timedelta(hours=2))
+    refused = world.whole_requests[before:]
+    world.aggregator.outage = None
+    world.live_without_recording(2)
+    again = world.whole_requests[before + len(refused) :]
+    if refused and any(
+        batch.period <= str(refused[0].time.date() - timedelta(days=2)) for batch in world.batches_of(again)
+    ):
+        raise BrokenError("a batch was sent after another one of its metric was refused with 410 metric-expired")
 
 
 def follows_no_redirect(world: World) -> None:
@@ -319,10 +350,27 @@ def requests_of_one_length(world: World) -> None:
         > 1
     ):
         raise BrokenError("headers differ from request to request")
+    with world.kit.beside() as kit, world.another(kit) as other:
+        other.agree()
+        other.advance(days=2)
+        different = _headers(world) ^ _headers(other)
+        other.stop()
+    if different:
+        raise BrokenError(f"two clients send the header {min(different)[0]} with different values")
     for request in world.aggregator.requests:
         revealing = next((name for name, _ in request.headers if name.lower() in ("cookie", "referer")), None)
         if revealing is not None:
             raise BrokenError(f"a request has the header {revealing}")
+
+
+def _headers(world: World) -> set[tuple[str, str]]:
+    """Headers of all requests, but for the addresses of the aggregator and of the page."""
+    return {
+        (name.lower(), value)
+        for request in world.aggregator.requests
+        for name, value in request.headers
+        if name.lower() not in ("host", "origin")
+    }
 
 
 def labels_of_the_runs(world: World) -> None:
@@ -340,7 +388,11 @@ def labels_of_the_runs(world: World) -> None:
             world.set_consent("on")
         if version in _RECORDING:
             world.record(UPDATED, True)
+        world.record(LABELLED, "a")
     world.advance(days=22)
+    permanent = {world.rows(LABELLED).get(str(first + timedelta(days=day))) for day, _ in _RUNS}
+    if len(permanent) > 1:
+        raise BrokenError("reports of one value with different labels have different permanent responses")
     labels = {(batch.metric, batch.period): batch.group for batch in world.batches}
     expected = {(UPDATED.name, str(first + timedelta(days=day))): label for day, label in enumerate(_LABELS)}
     expected |= {
@@ -387,7 +439,7 @@ RULES = (
         "client.md, Lifecycle of a report",
         "A metric sends one request per period, however often it records.",
         one_report_a_period,
-        (PAGE, DARK),
+        (PAGE, DARK, EXPIRING),
     ),
     ScenarioRule(
         102,
@@ -499,7 +551,7 @@ RULES = (
         "format.md, Labels",
         "So the label of a period does not depend on what was recorded, and does not say whether the app ran in it.",
         labels_of_the_runs,
-        (UPDATED, WEEKLY),
+        (UPDATED, WEEKLY, LABELLED),
     ),
     ScenarioRule(
         117,

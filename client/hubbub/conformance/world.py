@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -15,7 +16,8 @@ from hubbub.conformance.scripted_aggregator import Answer, Request, ScriptedAggr
 from hubbub.errors import HubbubError
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import Params
-from hubbub.wire.batch import Batch
+from hubbub.metrics.periods import PeriodKind
+from hubbub.wire.batch import CONTENT_TYPE, Batch
 
 _STEP = timedelta(hours=6)
 FIELDS: dict[str, Any] = {"description": "d", "owner": "o", "expires": date(2100, 1, 1)}
@@ -24,14 +26,26 @@ VALUE_EPSILON = 2.2
 """Epsilon of a value of `fingerprint`, rounded up."""
 
 
-def fingerprint(name: str, units: float | None = None, *, hold: int | None = None, num_cohorts: int = 2) -> Metric:
+UNLIMITED = {"epsilon_enrollment": 60.0, "epsilon_metric": 60.0, "epsilon_total": 2000.0}
+"""Policy with room for all that a scenario records."""
+_FIELDS_OF_A_BODY = {"batch_id", "metric", "digest", "group", "period", "cohorts", "bits"}
+
+
+def fingerprint(
+    name: str,
+    units: float | None = None,
+    *,
+    hold: int | None = None,
+    num_cohorts: int = 2,
+    period: PeriodKind = PeriodKind.DAY,
+) -> Metric:
     """Return a metric whose report is the permanent response, and so large that two are equal by chance once in 1e26.
 
     units : number of values, or of epochs of a metric with `hold`, that `lifetime_epsilon` has room for; None: no limit
     """
     params = Params(num_bits=128, num_hashes=1, num_cohorts=num_cohorts, prob_p=0, prob_q=1, prob_f=0.5)
     limit = None if units is None else VALUE_EPSILON * units
-    return Metric.string(name, params, hold=hold, lifetime_epsilon=limit, **FIELDS)
+    return Metric.string(name, params, hold=hold, period=period, lifetime_epsilon=limit, **FIELDS)
 
 
 class BrokenError(Exception):
@@ -235,8 +249,14 @@ def call(kit: Kit, request: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def batch_of(request: Request, definitions: tuple[Metric, ...]) -> Batch:
+    media_type = next((value for name, value in request.headers if name.lower() == "content-type"), "")
+    if media_type.partition(";")[0].strip().lower() != CONTENT_TYPE:
+        raise BrokenError(f"a request has the content type {media_type!r:.80}, and not {CONTENT_TYPE}")
     try:
         batch = Batch.from_json(request.body)
+        unknown = json.loads(request.body).keys() - _FIELDS_OF_A_BODY
+        if unknown:
+            raise BrokenError(f"a request has the field {min(unknown)!r:.80}, which no batch has")
         for metric in definitions:
             if metric.digest == batch.digest:
                 batch.require_fit(metric, 1)
