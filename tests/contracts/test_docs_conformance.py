@@ -62,7 +62,7 @@ def page() -> str:
             "|---|---|---|---|",
             *scenarios,
             "",
-            "Rule 114 and rules 139, 140 and 145 are statistical: a correct client fails one of them with a probability below 1e-7.",
+            "Rules 114, 138 to 140, 142, 144 and 145 are statistical: a correct client fails one of them with a probability below 1e-7.",
             "They find gross faults only, such as reports that all leave in one quarter of a day.",
             "",
             "## What the kit does not find",
@@ -70,10 +70,9 @@ def page() -> str:
             "- A generator that is weak without repeating, such as `Math.random` or the Mersenne Twister with a random seed.",
             "- A bias of the noise below about 1 % of the bits, or in some reports only: [`hubbub audit`](../how-to/auditing.md) looks for these.",
             "- Faults that need another history: months of reports, longer outages, damaged files.",
-            "- What an adapter has no call for: consent `local`, subjects, copied directories, limits of the queue, `detached`, `flush` after a start,",
-            "  and batches of several reports, which a client of one person never makes.",
+            "- What an adapter has no call for: consent `local`, subjects, copied directories, limits of the queue, `detached`, and batches of several reports.",
             "- Values that JSON does not have: NaN, infinities, and numbers beyond the largest double.",
-            "- The order of batches after a failure, a clock less than two days behind, and whose `Date` confirms it.",
+            "- The order of batches after a failure, a clock that is one or two days behind, and whose `Date` a client believes.",
             "",
         ]
     )

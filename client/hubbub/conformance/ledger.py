@@ -217,6 +217,8 @@ def limits_all_enrollments(world: World) -> None:
     began = world.today
     world.live("abcd")
     world.expect_history(_FIRST, began, "abb")
+    if str(began) not in world.rows(_TWO_DAYS):
+        raise BrokenError(f"a second enrollment has no report of {_TWO_DAYS.name}, and epsilon_metric has room for two")
     world.renew_consent()
     began = world.today
     world.live("bcde")

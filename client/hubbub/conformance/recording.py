@@ -91,9 +91,11 @@ def combines_numbers(world: World) -> None:
         world.aggregator.now += _DAY
         world.start()
         world.set_time(world.aggregator.now)
-    world.live_without_recording(2)
+    for several, metric in _NUMBERS.items():
+        world.record(metric, _RESULTS[several] + 1)
+    world.live_without_recording(3)
     for metric in _NUMBERS.values():
-        world.expect_history(metric, first, "aaaa")
+        world.expect_history(metric, first, "aaaab")
 
 
 def unites_sets(world: World) -> None:
