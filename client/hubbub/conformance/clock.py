@@ -282,6 +282,7 @@ def holds_a_metric(world: World) -> None:
         held = [metric for metric in world.definitions if metric.digest == world.batches_of([sent])[0].digest]
         _check_pause(world, sent.time, pause, held, problem.slug)
         world.redefine(*_DAILY)
+        world.advance(days=2)
     if not any(sent.time < request.time <= sent.time + pause for request in world.whole_requests):
         raise BrokenError("no metric had a report on the day after digest-mismatch for one of them")
 
