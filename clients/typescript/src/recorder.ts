@@ -21,6 +21,8 @@ import { type ConsentLevel, count, type EncodedReport, type State } from "./stat
 
 /** A batch is sent until this long after the end of its period: two days less than the aggregator accepts it. */
 export const MAX_BATCH_AGE = 28 * DAY;
+/** Batches of a month leave within this time after it: up to its end, an app that runs once a week would lose an eighth of them. */
+const LONGEST_SPREAD = MAX_BATCH_AGE / 2;
 /** Periods with a report that an account remembers: a clock would have to be set back three times to reopen one. */
 const REMEMBERED_PERIODS = 100;
 const MAX_QUEUED = 500;
@@ -351,7 +353,7 @@ export class Recorder {
     const id = randomUuid(this.#random);
     const end = startOf(nextPeriod(metric.period, period));
     const next = startOf(nextPeriod(metric.period, isoDay(end)));
-    const due = end + uniform(this.#random) * Math.min(next - end, MAX_BATCH_AGE);
+    const due = end + uniform(this.#random) * Math.min(next - end, LONGEST_SPREAD);
     const isLate = due < now;
     const group = metric.group ? labelOf(account.groups, period) || metric.groupValue(this.#labels) : "";
     state.queue.push({

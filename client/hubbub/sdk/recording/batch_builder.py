@@ -36,6 +36,9 @@ from hubbub.wire.batch import Batch, new_batch_id
 MAX_BATCH_AGE = timedelta(days=28)
 """A batch is sent until this long after the end of its period: two days less than the aggregator accepts it."""
 
+LONGEST_SPREAD = MAX_BATCH_AGE / 2
+"""Batches of a month leave within this time after it: up to its end, an app that runs once a week would lose an eighth of them."""
+
 LATE_WITHIN_SECONDS = 3600.0
 """A batch whose time passed before it was made, or while nothing ran, is sent within this time, so that the reports of one
 person do not all leave together."""
@@ -361,7 +364,7 @@ def _batch_created(
     *,
     local: bool,
 ) -> BatchCreation:
-    """Event of a new batch, to be sent at a random time of the period after its own, or within the hour if that has passed.
+    """Event of a new batch, to be sent at a random time of the period after its own, of a month's within LONGEST_SPREAD, or within the hour if that has passed.
 
     Its rows are shuffled. In the order of the accounts, row i would be the same person on every day and for every metric.
     """
@@ -377,7 +380,7 @@ def _batch_created(
     )
     following = Period(date.fromisoformat(period), account.period).next()
     end, following_end = midnight(following.start), midnight(following.next().start)
-    send_at = end.timestamp() + uniform(random_bytes) * min(following_end - end, MAX_BATCH_AGE).total_seconds()
+    send_at = end.timestamp() + uniform(random_bytes) * min(following_end - end, LONGEST_SPREAD).total_seconds()
     is_late = send_at < now.timestamp()
     if is_late:
         send_at = now.timestamp() + uniform(random_bytes) * LATE_WITHIN_SECONDS
