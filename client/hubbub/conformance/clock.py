@@ -9,7 +9,7 @@ from datetime import datetime, time, timedelta
 from itertools import pairwise
 
 from hubbub.conformance.noise import FALSE_ALARM, is_refuted
-from hubbub.conformance.scripted_aggregator import Answer
+from hubbub.conformance.scripted_aggregator import Answer, Request
 from hubbub.conformance.world import FIELDS, BrokenError, ScenarioRule, World, fingerprint
 from hubbub.mechanisms.unary import UnaryResponse
 from hubbub.metrics.group import Group
@@ -24,6 +24,7 @@ _ONE = Metric.boolean("one", _NOISE, **FIELDS)
 _LABELLED = Metric.boolean("labelled", _NOISE, group=Group("version", ("1.x", "2.x", "other")), **FIELDS)
 _DAILY = tuple(Metric.boolean(f"daily_{number}", _NOISE, **FIELDS) for number in range(16))
 _WEEKLY = tuple(Metric.boolean(f"weekly_{number}", _NOISE, period=PeriodKind.WEEK, **FIELDS) for number in range(24))
+_MONTHLY = tuple(Metric.boolean(f"monthly_{number}", _NOISE, period=PeriodKind.MONTH, **FIELDS) for number in range(60))
 _POLL, _MOST_POLLS = timedelta(minutes=10), 240
 _GROWING_BACKOFFS, _LONGEST_BACKOFFS = 8, 12
 """Backoffs up to 30 s, 1 min, ..., 1 h, and those up to 1 h after them: all end in one part of six by chance once in 4e8."""
@@ -85,26 +86,33 @@ def notes_no_run_behind(world: World) -> None:
 def sends_no_future_days(world: World) -> None:
     """Reports of days that a wrong clock was in are not sent once the clock is right, and those of the days before are."""
     world.agree()
-    first = world.today
+    _run_ahead(world)
+    day = world.today
+    world.set_time(world.aggregator.now.replace(hour=0, minute=1) + _DAY)  # its report was made, and its time has not come
+    if str(day) not in {batch.period for batch in world.batches_of(_run_ahead(world))}:
+        raise BrokenError(f"the report of {day} was dropped while the clock was 60 days ahead")
+
+
+def _run_ahead(world: World) -> list[Request]:
+    """Let a client run 60 days ahead, and then for days without an error; return what it sends in these. Raises BrokenError for a future day."""
     world.aggregator.outage = Answer.refusing(ProblemType.UNAUTHORIZED)
-    world.live("..")
     world.ahead = timedelta(days=60)
     world.restart()
-    for _ in range(2):
+    for _ in range(4):
         world.set_time(world.aggregator.now + timedelta(hours=2))
     world.ahead = timedelta()
     world.aggregator.outage = None
-    sent = len(world.aggregator.requests)
+    began = len(world.aggregator.requests)
     world.restart()
     for _ in range(4):
         world.set_time(world.aggregator.now + _DAY)
     _ = world.batches
-    for request in world.aggregator.requests[sent:]:
+    sent = world.aggregator.requests[began:]
+    for request in sent:
         for batch in world.batches_of([request]):
             if batch.period > str(request.time.date()):
                 raise BrokenError(f"a report of {batch.period} was sent on {request.time.date()}")
-    if str(first) not in {batch.period for batch in world.batches_of(world.aggregator.requests[sent:])}:
-        raise BrokenError(f"the report of {first} was dropped while the clock was 60 days ahead")
+    return sent
 
 
 def reports_days_without_a_run(world: World) -> None:
@@ -174,6 +182,15 @@ def spreads_reports_over_a_week(world: World) -> None:
     world.live("." * 16)
     days = _parts_of_arrival(world, _DAY, 7)
     _check_spread(days, first, 1, 7, "day of the next week")
+
+
+def spreads_reports_over_two_weeks(world: World) -> None:
+    """Monthly reports leave on random days of the first two weeks of the next month."""
+    world.agree()
+    first = world.today.replace(day=1)
+    world.live("." * 36)
+    days = _parts_of_arrival(world, _DAY, 14)
+    _check_spread(days, first, 1, 14, "day of the next month")
 
 
 def _parts_of_arrival(world: World, part: timedelta, number: int) -> dict[str, list[int]]:
@@ -355,6 +372,14 @@ RULES = (
         "A background thread sends the batch at a random time of the next period.",
         spreads_reports_over_a_week,
         _WEEKLY,
+    ),
+    ScenarioRule(
+        149,
+        "a random time of the first two weeks after a month",
+        "client.md, Lifecycle of a report",
+        "Batches of a month leave within 14 days of it",
+        spreads_reports_over_two_weeks,
+        _MONTHLY,
     ),
     ScenarioRule(
         141,

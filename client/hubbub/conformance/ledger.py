@@ -157,9 +157,9 @@ def _check_long_epochs(world: World) -> None:
         rows, period = world.rows(metric), Period.containing(metric.period, began)
         while (following := period.next()).next().next().start <= world.today:
             one, two = (period_number(metric.period, str(start)) // 2 for start in (period, following))
-            # a report whose time comes just before it ends, 28 days after its period, is not sent
-            are_sent = str(period) in rows and str(following) in rows
-            if are_sent and (rows[str(period)] == rows[str(following)]) != (one == two):
+            if str(following) not in rows:
+                raise BrokenError(f"{metric.name} has no report of {following}")
+            if str(period) in rows and (rows[str(period)] == rows[str(following)]) != (one == two):
                 raise BrokenError(
                     f"{metric.name} has {'other' if one == two else 'equal'} reports of {period} and {following}, which are of epoch {one} and epoch {two}"
                 )
