@@ -120,7 +120,6 @@ KINDS: dict[KindWord, type[Kind]] = {}
 """Kind of each word, which the modules of this folder fill; that of "ordinal" returns a mean if the fields say so."""
 
 
-@dataclass(frozen=True)
 class Kind(ABC):
     """Kind of a metric's values.
 

@@ -123,7 +123,6 @@ class NumberKind(BlockKind):
         return {name: fields[name] for name in BUCKET_FIELDS if fields.get(name) not in (None, "", [])}
 
 
-@dataclass(frozen=True)
 class OrdinalKind(NumberKind):
     """The bucket of a number, to estimate the distribution of the numbers, its quantiles and its mean."""
 
@@ -154,7 +153,6 @@ class OrdinalKind(NumberKind):
         return self.no_value if number is None else BloomBits(1 << self.buckets.index_of(number))
 
 
-@dataclass(frozen=True)
 class MeanKind(NumberKind):
     """Whether a number reaches the client's threshold, to estimate the mean of the numbers alone.
 

@@ -124,7 +124,6 @@ class CategoricalKind(BlockKind):
         return {"categories": list(self.categories), **({} if self.other is None else {"other": self.other})}
 
 
-@dataclass(frozen=True)
 class BooleanKind(BlockKind):
     """True or not: False and "no value" have no bit and are one value."""
 

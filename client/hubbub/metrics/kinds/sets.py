@@ -232,7 +232,6 @@ class SetKind(BlockKind):
         return {"items": list(self.items)}
 
 
-@dataclass(frozen=True)
 class AskedItemKind(SetKind):
     """One of 2 to 256 items for each client.
 
@@ -282,7 +281,6 @@ class AskedItemKind(SetKind):
         return BloomBits(self.items[cohort] in value)
 
 
-@dataclass(frozen=True)
 class RowKind(SetKind):
     """Sets that a report states in one row (`PrivSet`), with m blank bits.
 
@@ -312,7 +310,6 @@ class RowKind(SetKind):
         )
 
 
-@dataclass(frozen=True)
 class WholeSetKind(RowKind):
     """The whole set in one row: a bit for each item, and m blank ones."""
 
