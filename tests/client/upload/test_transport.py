@@ -126,7 +126,7 @@ def test_thread_that_has_connected_does_not_hold_up_the_next_request(monkeypatch
             super().run()
             time.sleep(0.5)
 
-    monkeypatch.setattr("hubbub.sdk.upload.transport.threading.Thread", SlowToReturn)
+    monkeypatch.setattr("hubbub.sdk.upload.cancellation.threading.Thread", SlowToReturn)
     with server(answering(http("202 Accepted", STORED, JSON), [])) as url:
         transport = HttpTransport(url)
         assert [transport.send(BODY).status for _ in range(2)] == [202, 202]

@@ -7,7 +7,6 @@ lost one, and applying an event twice is harmless. Only two counts are added up,
 Events are named tuples and not dataclasses, because 28 frozen dataclasses would take 14 ms of `import hubbub`, and these take 2.
 """
 
-import uuid
 from collections.abc import Mapping
 from datetime import date, datetime
 from typing import Any, NamedTuple, Self
@@ -113,8 +112,10 @@ def encode_batch(batch: Batch) -> dict[str, Any]:
 
 def decode_batch(fields: Mapping[str, Any]) -> Batch:
     """Return the batch of the fields that `encode_batch` returned."""
+    from uuid import UUID  # imported late, as in `wire.batch.new_batch_id`
+
     return Batch(
-        uuid.UUID(fields["batch_id"]),
+        UUID(fields["batch_id"]),
         fields["metric"],
         fields["digest"],
         fields["period"],
