@@ -22,7 +22,7 @@ from hubbub import Client, Definitions, Metric, Policy, UnaryResponse, consent_n
 from hubbub.cli import main
 from hubbub.cli.catalogue import catalogue_pages, metric_path
 from hubbub.privacy import Guarantee, Observer, Unit, guarantee_of_days, guarantees, privacy_figures
-from hubbub.privacy.guarantees import SAME_RUNS, AnyRecordings, SamePattern, UnchangedValue, guarantee_of_totals
+from hubbub.privacy.guarantee import SAME_RUNS, AnyRecordings, SamePattern, UnchangedValue, guarantee_of_totals
 from hubbub.privacy.ledger import Account
 from hubbub.privacy.plain_words import certainty_text
 from hubbub.privacy.pricing import shown_epsilon

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from hubbub import Metric
-from hubbub.privacy.guarantees import RawHistory
+from hubbub.privacy.guarantee import RawHistory
 from tests.support.enumerate_mechanism import Floats
 
 LAST_RUN = 99

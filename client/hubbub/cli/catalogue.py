@@ -9,7 +9,7 @@ from xml.etree.ElementTree import Element
 from hubbub.metrics.definitions import Definitions
 from hubbub.metrics.metric import Metric, has_expired
 from hubbub.pages.html_page import SEARCH, element, page
-from hubbub.privacy.guarantees import Unit
+from hubbub.privacy.guarantee import Unit
 from hubbub.privacy.lifetime import PrivacyFigures, privacy_figures
 from hubbub.privacy.linkability import group_warning, linkability_warning
 from hubbub.privacy.plain_words import CERTAIN, certainty_text

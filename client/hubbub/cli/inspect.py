@@ -13,7 +13,7 @@ import click
 
 from hubbub.cli.findings import Finding, Health, print_findings
 from hubbub.cli.output import PATH, json_option, print_json, write_page
-from hubbub.privacy.guarantees import SAME_RUNS, guarantee_of_ledger
+from hubbub.privacy.guarantee import SAME_RUNS, guarantee_of_ledger
 from hubbub.privacy.pricing import shown_epsilon
 from hubbub.sdk.storage.state import MAX_SENT_BATCHES, State
 from hubbub.text import format_count

@@ -8,7 +8,7 @@ from __future__ import annotations
 from hubbub.privacy.amplification import shuffle_amplification
 from hubbub.privacy.central import central_epsilon
 from hubbub.privacy.composition import Composition, compose, group_privacy, parallel_composition, sequential_composition
-from hubbub.privacy.guarantees import (
+from hubbub.privacy.guarantee import (
     Condition,
     Guarantee,
     Observer,

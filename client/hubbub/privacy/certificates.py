@@ -15,7 +15,7 @@ from hubbub.errors import DefinitionError
 from hubbub.mechanisms.ratio import ExactRatio, log_rounded_up
 from hubbub.metrics.metric import Metric, canonical_bytes
 from hubbub.number_checks import check_integer
-from hubbub.privacy.guarantees import (
+from hubbub.privacy.guarantee import (
     AnyRecordings,
     Condition,
     Guarantee,

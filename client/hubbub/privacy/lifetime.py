@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hubbub.metrics.metric import Metric
-from hubbub.privacy.guarantees import SAME_RUNS, AnyRecordings, Guarantee, Observer, Unit, guarantees
+from hubbub.privacy.guarantee import SAME_RUNS, AnyRecordings, Guarantee, Observer, Unit, guarantees
 from hubbub.privacy.loss import epsilon, epsilon_permanent
 from hubbub.privacy.pricing import shown_epsilon, unit_price
 from hubbub.wire.json_values import json_value

@@ -19,7 +19,7 @@ from hubbub.privacy import (
     guarantee_of_days,
     privacy_figures,
 )
-from hubbub.privacy.guarantees import guarantee_of_reports, guarantee_of_totals
+from hubbub.privacy.guarantee import guarantee_of_reports, guarantee_of_totals
 from hubbub.privacy.linkability import mutual_information
 from hubbub.privacy.policy import Policy
 from hubbub.text import format_count

@@ -11,7 +11,7 @@ from typing import Any
 from hubbub.metrics.metric import Metric, name_errors
 from hubbub.metrics.periods import PeriodKind
 from hubbub.privacy.allocation import policy_problems, policy_warnings
-from hubbub.privacy.guarantees import guarantee_of_reports
+from hubbub.privacy.guarantee import guarantee_of_reports
 from hubbub.privacy.linkability import LINKABLE_GROUP_SIZE
 from hubbub.privacy.policy import Policy
 from hubbub.privacy.pricing import shown_epsilon

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hubbub.privacy import Guarantee, Unit
-from hubbub.privacy.guarantees import SAME_RUNS
+from hubbub.privacy.guarantee import SAME_RUNS
 from hubbub.privacy.pricing import shown_epsilon
 from hubbub.text import escape_control_characters, escape_untrusted, format_count, with_article
 from hubbub_decoder.planning.description import Description

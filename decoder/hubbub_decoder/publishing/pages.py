@@ -12,7 +12,7 @@ from typing import Any
 from hubbub.errors import HubbubError
 from hubbub.metrics.metric import folder_of
 from hubbub.privacy.central import RELEASE_DELTA
-from hubbub.privacy.guarantees import SAME_RUNS, UnchangedValue
+from hubbub.privacy.guarantee import SAME_RUNS, UnchangedValue
 from hubbub.privacy.pricing import shown_epsilon
 from hubbub_decoder.batch_decoding.tasks import releases
 from hubbub_decoder.errors import OutputError

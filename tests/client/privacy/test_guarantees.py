@@ -22,7 +22,7 @@ from hubbub.encoding.bloom import ValueKey, bloom_bits
 from hubbub.errors import ParameterError
 from hubbub.metrics.group import Group
 from hubbub.metrics.periods import PeriodKind, first_day, period_number
-from hubbub.privacy.guarantees import Condition, Guarantee, Observer, RawHistory, Unit, guarantee_of_days, guarantees
+from hubbub.privacy.guarantee import Condition, Guarantee, Observer, RawHistory, Unit, guarantee_of_days, guarantees
 from hubbub.privacy.pricing import unit_price
 from tests.support.enumerate_mechanism import Floats, instantaneous_kernel, of_all_bits, permanent_kernel
 from tests.support.raw_histories import Choices, Client, Fault, Law, Model, law_of, losses

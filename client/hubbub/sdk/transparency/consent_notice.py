@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 from hubbub.errors import ParameterError
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.rules import is_placeholder
-from hubbub.privacy.guarantees import Unit
+from hubbub.privacy.guarantee import Unit
 from hubbub.privacy.lifetime import PrivacyFigures, privacy_figures
 from hubbub.privacy.plain_words import CERTAIN, certainty_text, changed_text
 from hubbub.privacy.policy import Policy

@@ -14,7 +14,7 @@ from hubbub.consent import Consent
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.periods import from_timestamp
 from hubbub.pages.html_page import element, page, table
-from hubbub.privacy.guarantees import guarantee_of_ledger
+from hubbub.privacy.guarantee import guarantee_of_ledger
 from hubbub.privacy.ledger import Account
 from hubbub.privacy.lifetime import epsilon_of_reports
 from hubbub.privacy.plain_words import certainty_text, changed_text
