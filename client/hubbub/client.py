@@ -30,10 +30,10 @@ from hubbub.sdk.runtime.error_guard import call_safely, log, report_failure
 from hubbub.sdk.runtime.process import Process, this_process
 from hubbub.sdk.runtime.safe_logging import holds_journal
 from hubbub.sdk.storage.state import Accounting, State
-from hubbub.sdk.transparency.state_reports import Inspection, Ledger, inspect_state, ledger_of_state
 
 if TYPE_CHECKING:
     from hubbub.sdk.assembly import Collaborators, Seams
+    from hubbub.sdk.transparency.state_reports import Inspection, Ledger
 
 logging.getLogger("hubbub").addHandler(logging.NullHandler())
 
@@ -321,6 +321,8 @@ class Client:
         Inspection
             What the state directory holds.
         """
+        from hubbub.sdk.transparency.state_reports import inspect_state
+
         inspection = self._report(lambda state: inspect_state(state, last))
         waiting = len(self._parts.recorder.backlog.recordings)
         return replace(inspection, accounting=replace(inspection.accounting, waiting=waiting))
@@ -366,6 +368,8 @@ class Client:
         Ledger
             Account of each metric definition and subject.
         """
+        from hubbub.sdk.transparency.state_reports import ledger_of_state
+
         return self._report(ledger_of_state)
 
     def __enter__(self) -> Self:

@@ -13,7 +13,7 @@ from tests.support.paths import REPOSITORY
 # "." is the package's `__init__` and `__main__`.
 LAYERS: dict[str, tuple[tuple[str, ...], ...]] = {
     "hubbub": (
-        ("defaults", "errors"),
+        ("defaults", "errors", "late_names"),
         ("number_checks", "consent", "randomness", "text", "files", "hashing", "worker_processes"),
         ("pages", "mechanisms"),
         ("metrics",),
