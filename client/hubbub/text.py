@@ -98,15 +98,15 @@ def format_size(size: float) -> str:
 _JOINER, _EXTENDER = "\u200d", "\ufe0f\u20e3\U0001f3fb-\U0001f3ff"
 _EMOJI = f"[\u203c-\u3299\U0001f000-\U0001faff][{_EXTENDER}]*"
 _REGION = "\U0001f3f4\U000e0067\U000e0062(?:\U000e0065\U000e006e\U000e0067|\U000e0073\U000e0063\U000e0074|\U000e0077\U000e006c\U000e0073)\U000e007f"
-_SEQUENCE = re.compile(f"({_EMOJI}(?:{_JOINER}{_EMOJI})+|{_REGION})")
-"""Emoji of several characters with invisible ones between them: families, professions, and the flags of regions."""
+_SEQUENCE = f"({_EMOJI}(?:{_JOINER}{_EMOJI})+|{_REGION})"
+"""Pattern of emoji of several characters with invisible ones between them: families, professions, and the flags of regions."""
 
 
 def _escape(text: str, kept: str) -> str:
     """Return a text with escapes for characters that are not printable, except those that are kept, and those inside an emoji."""
     return "".join(
         part if n % 2 else "".join(c if c.isprintable() or c in kept else repr(c)[1:-1] for c in part)
-        for n, part in enumerate(_SEQUENCE.split(text))
+        for n, part in enumerate(re.split(_SEQUENCE, text))
     )
 
 

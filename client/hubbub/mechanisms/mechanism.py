@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 from hubbub.errors import ParameterError
-from hubbub.mechanisms.blanket import Blanket
 from hubbub.randomness import RandomBytes
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from hubbub.mechanisms.blanket import Blanket
     from hubbub.mechanisms.ratio import ExactRatio
 
 Rate = TypeVar("Rate", float, "NDArray[np.float64]")

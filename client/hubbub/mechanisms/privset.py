@@ -38,7 +38,6 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from hubbub.errors import DefinitionError, ParameterError
-from hubbub.mechanisms.blanket import CERTAIN, Blanket, Part, joined
 from hubbub.mechanisms.mechanism import Mechanism
 from hubbub.mechanisms.probability import DYADIC_DIGITS, numerator, round_to_dyadic
 from hubbub.number_checks import check_integer
@@ -48,6 +47,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from hubbub.mechanisms.blanket import Blanket, Part
     from hubbub.mechanisms.ratio import ExactRatio
 
 ITEM_SCHEME, HASHED_SCHEME = "set-row-v1", "set-hash-v1"
@@ -315,11 +315,15 @@ class PrivSet(Mechanism):
 
         There is a pair for each number of buckets that two true sets have in common. Several reports of one true set have no blanket.
         """
+        from hubbub.mechanisms.blanket import Blanket, joined
+
         if len(epochs) > _MAX_EPOCHS or any(reports > 1 for reports in epochs):
             return Blanket(0.0, ())
         return joined(self._row_blanket() for _ in epochs)
 
     def _row_blanket(self) -> Blanket:
+        from hubbub.mechanisms.blanket import CERTAIN, Blanket, Part
+
         k, m, w = self.num_values, self.max_items, self.num_ones
         touching, missing = numbers_of_rows(k, m, w)
         rows = touching + missing

@@ -32,7 +32,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hubbub.errors import DefinitionError, ParameterError
-from hubbub.mechanisms.blanket import CERTAIN, Blanket, Part, joined
 from hubbub.mechanisms.mechanism import Mechanism
 from hubbub.mechanisms.probability import DYADIC_DIGITS, numerator, round_to_dyadic
 from hubbub.number_checks import check_integer
@@ -44,6 +43,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from hubbub.mechanisms.blanket import Blanket
     from hubbub.mechanisms.ratio import ExactRatio
 
 MAX_VALUES = 1024
@@ -264,10 +264,12 @@ class SubsetSelection(Mechanism):
 
         Several reports are bounded by their permanent value, from which they are drawn.
         """
-        if len(epochs) > _MAX_EPOCHS or (not self.has_permanent_noise and any(reports > 1 for reports in epochs)):
-            return Blanket(0.0, ())
         from fractions import Fraction
 
+        from hubbub.mechanisms.blanket import Blanket, joined
+
+        if len(epochs) > _MAX_EPOCHS or (not self.has_permanent_noise and any(reports > 1 for reports in epochs)):
+            return Blanket(0.0, ())
         d, w, q, a = self.num_values, self.num_ones, Fraction(self.prob_q), Fraction(self.permanent_q)
         once, all_reports = (w, a * q + (1 - a) * (w - q) / (d - 1)), (1, a)
         return joined(_rows_blanket(d, *(once if reports == 1 else all_reports)) for reports in epochs)
@@ -391,6 +393,8 @@ def _worst_count(is_below: Callable[[int, int], bool], num_values: int, num_ones
 
 def _rows_blanket(num_values: int, num_ones: int, included: Fraction) -> Blanket:
     """Return the uniform blanket of rows of d bits with w ones, in which the true bit is one with some probability."""
+    from hubbub.mechanisms.blanket import CERTAIN, Blanket, Part
+
     d, w = num_values, num_ones
     ratios = (float((1 - included) * d / (d - w)), float(included * d / w))
     points = [(((1.0, ratio),), chance) for ratio, chance in zip(ratios, (1 - w / d, w / d), strict=True)]

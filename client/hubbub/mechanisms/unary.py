@@ -34,7 +34,6 @@ from typing import TYPE_CHECKING
 
 from hubbub.errors import DefinitionError, ParameterError
 from hubbub.mechanisms.bernoulli import BernoulliMask, RandomWords, draw_bits
-from hubbub.mechanisms.blanket import MAX_RATIOS, Blanket, Law, blanket_of_bits, spread, times
 from hubbub.mechanisms.mechanism import DEFAULT, Mechanism
 from hubbub.mechanisms.probability import DYADIC_DIGITS, numerator, round_to_dyadic
 from hubbub.randomness import RandomBytes
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from hubbub.mechanisms.blanket import Blanket, Law
     from hubbub.mechanisms.ratio import ExactRatio
 
 _MAX_COUNTED_REPORTS = 64
@@ -301,6 +301,8 @@ class UnaryResponse(Mechanism):
         )
 
     def blanket(self, num_bits: int, possible_ones: Iterable[int], epochs: Sequence[float]) -> Blanket:
+        from hubbub.mechanisms.blanket import Blanket, blanket_of_bits, times
+
         laws = list(map(self._ratios, epochs))
         return blanket_of_bits(reduce(times, laws), num_bits, possible_ones) if all(laws) else Blanket(0.0, ())
 
@@ -309,6 +311,8 @@ class UnaryResponse(Mechanism):
 
         For more than 64 reports it is the law for the permanent bit, from which all reports are drawn.
         """
+        from hubbub.mechanisms.blanket import MAX_RATIOS, spread
+
         b, a = self.permanent_p, self.permanent_q
         if reports > _MAX_COUNTED_REPORTS:
             return spread([(1 - b, (1 - a) / (1 - b)), (b, a / b)], 2) if 0 < b < a < 1 else ()
