@@ -30,7 +30,7 @@ from hubbub.summary.base import NO_ROWS, check_report_rows, describe_reports, me
 from hubbub.summary.bit_counts import BitCounts
 from hubbub.summary.pattern_counts import PatternCounts
 from hubbub.summary.reports import Reports
-from hubbub.summary.summary_file import FORMAT, Summary, read_summary
+from hubbub.summary.summary_file import FORMAT, Summary, numbers_of, read_summary
 from hubbub.text import escape_control_characters
 
 KIND = "reports"
@@ -214,7 +214,7 @@ class ReportFile:
             for batch in self._file.iter_batches(BLOCK_REPORTS):
                 if batch["cohort"].null_count or batch["bits"].null_count:
                     raise SummaryError(f"{self.metric.name}: a report has no cohort or no bits: the file is damaged")
-                yield check_report_rows(self.metric, batch["cohort"].to_numpy(), self._rows(batch["bits"]))
+                yield check_report_rows(self.metric, numbers_of(batch["cohort"]), self._rows(batch["bits"]))
 
     def _rows(self, bits: pa.Array) -> NDArray[np.uint8]:
         width = self.metric.row_bytes
