@@ -72,15 +72,16 @@ class DesignMatrix:
 
         returns : shape (m, M, h), padded with k where there are fewer than h
         """
-        k, m = self.params.num_bits, self.params.num_cohorts
-        columns = self.matrix.shape[1]
-        column = np.repeat(np.arange(columns), np.diff(self.matrix.indptr))
-        cell = column * m + self.matrix.indices // k
-        order = np.argsort(cell, kind="stable")
-        nth = np.arange(len(cell)) - np.searchsorted(cell[order], cell[order])
-        positions = np.full((columns * m, int(nth.max(initial=0)) + 1), k, np.intp)
-        positions[cell[order], nth] = self.matrix.indices[order] % k
-        return np.ascontiguousarray(positions.reshape(columns, m, -1).transpose(1, 0, 2))
+        k, m, columns = self.params.num_bits, self.params.num_cohorts, self.matrix.shape[1]
+        cohort, bit = np.divmod(self.matrix.indices, k)
+        column = np.repeat(np.arange(columns, dtype=np.int32), np.diff(self.matrix.indptr))
+        # The bits of a cohort stand together in a column.
+        is_first = np.append(True, (cohort[1:] != cohort[:-1]) | (column[1:] != column[:-1]))[: len(bit)]
+        first = np.flatnonzero(is_first)
+        nth = np.arange(len(bit)) - np.repeat(first, np.diff(first, append=len(bit)))
+        positions = np.full((m, columns, int(nth.max(initial=0)) + 1), k, np.intp)
+        positions[cohort, column, nth] = bit
+        return positions
 
     def blocks(self) -> Iterator[sparse.csr_array]:
         """Yield the rows of each cohort.
