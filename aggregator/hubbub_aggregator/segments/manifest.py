@@ -58,7 +58,9 @@ class Manifest:
         try:
             about = json.loads(data)
             if about["format"] != FORMAT:
-                raise StoreError(f"{name} has format {about['format']!r}, but this version reads {FORMAT!r}")
+                raise StoreError(
+                    f"{name} has format {about['format']!r}, but this version reads {FORMAT!r}: install the newer hubbub"
+                )
             return cls(
                 number=_number_of(name),
                 segments=tuple(about["segments"]),

@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 from hubbub.wire.batch import Batch
 from hubbub_aggregator.errors import StoreError
 
-FORMAT = "hubbub-segment/1"
+_FORMATS = "hubbub-segment/"
+FORMAT = f"{_FORMATS}1"
 COLUMNS = ["batch_id", "cohorts", "reports"]
 _COMPRESSION = {"batch_id": "none", "cohorts": "none", "reports": "zstd"}
 """Random bytes, as ids are, do not compress."""
@@ -120,6 +121,11 @@ def batches_of(name: str, data: bytes, row_bytes: int, without: NDArray[np.int64
 def _read(name: str, data: bytes, columns: list[str]) -> pa.Table:
     try:
         file = pq.ParquetFile(pa.BufferReader(data))
+        found = (file.schema_arrow.metadata or {}).get(b"hubbub", b"").decode(errors="replace")
+        if found.startswith(_FORMATS) and found != FORMAT:
+            raise StoreError(
+                f"{name} has format {found!r}, but this version reads {FORMAT!r}: install the newer hubbub"
+            )
         if not _is_segment(file.schema_arrow):
             raise StoreError(f"{name}: this is not a segment of format {FORMAT!r}: move it out of the folder")
         return file.read(columns, use_threads=False)  # threads cost more than they save on small files

@@ -4,7 +4,7 @@
  */
 
 import { HubbubError } from "./errors.ts";
-import { FORMAT, newState, type PageStorage, type State, type Storage } from "./state.ts";
+import { FORMAT, newerFormatError, newState, type PageStorage, type State, type Storage } from "./state.ts";
 
 const STORE = "state";
 const KEY = "client";
@@ -103,7 +103,7 @@ function orElse<T>(other: T, ask: () => T): T {
 }
 
 function usable(state: State | undefined): State {
-  if (state && state.format > FORMAT) throw new HubbubError(`the database has format ${state.format}: a newer hubbub wrote it`);
+  if (state && state.format > FORMAT) throw newerFormatError("the database", state);
   return state ?? newState();
 }
 

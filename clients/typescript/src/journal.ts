@@ -11,7 +11,7 @@ import { open, readdir, unlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { toHex } from "./bytes.ts";
 import { HubbubError } from "./errors.ts";
-import { FORMAT, newState, type State, type Storage } from "./state.ts";
+import { FORMAT, newerFormatError, newState, type State, type Storage } from "./state.ts";
 
 /** by : random, so that no two lines are equal; state : after the change; next : name of the file that goes on */
 interface Line {
@@ -123,7 +123,7 @@ export class FileStorage implements Storage {
       if (position.next !== null && (this.#follow(position.next) || this.#withFile(idOf) !== position.id)) continue;
       // a `next` that is missing, because somebody copied or deleted files, is void: the state before it goes on
       const state = position.state ? structuredClone(position.state) : newState();
-      if (state.format > FORMAT) throw new HubbubError(`${this.#path} has format ${state.format}: a newer hubbub wrote it`);
+      if (state.format > FORMAT) throw newerFormatError(this.#path, state);
       return { state, position };
     }
   }

@@ -1,5 +1,6 @@
 /** State of one client, a JSON value: what its tabs or processes share. */
 
+import { HubbubError } from "./errors.ts";
 import type { Account } from "./privacy.ts";
 
 export type ConsentLevel = "off" | "on";
@@ -110,6 +111,11 @@ export function newState(): State {
     claimedUntil: 0,
     counts: { chosen: 0, superseded: 0, ignored: {}, formed: 0, stoodIn: 0, acknowledged: 0, quarantined: 0, dropped: {} },
   };
+}
+
+/** name : of the file or database that has this state */
+export function newerFormatError(name: string, { format }: State): HubbubError {
+  return new HubbubError(`${name} has format ${format}, but this version reads ${FORMAT}: install the newer hubbub`);
 }
 
 export function count(counts: Record<string, number>, reason: string, number = 1): void {

@@ -189,8 +189,7 @@ class PostgresResults:
             (version,) = self._connection.execute("SELECT version FROM hubbub_results_version").fetchone() or (0,)
             if version > POSTGRES_VERSION:
                 raise OutputError(
-                    f"{self._name} has version {version} of the schema, and this release of hubbub knows {POSTGRES_VERSION}. "
-                    "Use the release that wrote it."
+                    f"{self._name} has version {version} of the schema, but this version knows {POSTGRES_VERSION}: install the newer hubbub."
                 )
             if version < POSTGRES_VERSION:
                 self._connection.execute(postgres_migration(version).encode())

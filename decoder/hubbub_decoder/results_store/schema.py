@@ -294,8 +294,7 @@ def _migrate(connection: sqlite3.Connection, path: Path | None, migrations: Sequ
         )
     if version > len(migrations):
         raise OutputError(
-            f"{path} has version {version} of the schema, and this release of hubbub knows {len(migrations)}. "
-            "Use the release that wrote it, or a later one."
+            f"{path} has version {version} of the schema, but this version knows {len(migrations)}: install the newer hubbub."
         )
     if version == len(migrations):
         return
