@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import io
 import json
 import shutil
 import subprocess
 import tarfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
+from tests.support.paths import REPOSITORY
 from tests.support.programs import installed
 from tests.typescript.conftest import CLIENT, Built
 
@@ -35,23 +42,70 @@ client.setConsent("on").then(async (saved) => {
 """
 
 
-@pytest.fixture(scope="module")
-def project(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A project with the package, packed as for the registry."""
-    built("hubbub.js")
-    npm, place = installed("npm"), tmp_path_factory.mktemp("project")
-    compiler = CLIENT / "node_modules" / ".bin" / "tsc"
-    copy = place / "source"
-    shutil.copytree(CLIENT, copy, ignore=shutil.ignore_patterns("node_modules", "test"))
+def packed(place: Path) -> Path:
+    """Build the package from its sources in an empty folder, and pack it as for the registry."""
+    npm, copy = installed("npm"), place / "clients" / "typescript"
+    shutil.copytree(CLIENT, copy, ignore=shutil.ignore_patterns("node_modules", "test", "dist"))
+    shutil.copy(REPOSITORY / "LICENSE", place)
     (copy / "node_modules").symlink_to(CLIENT / "node_modules")
-    subprocess.run([compiler, "--project", "tsconfig.declarations.json"], cwd=copy, check=True)
-    shutil.copytree(copy / "dist" / "types", copy / "dist" / "cjs" / "types", dirs_exist_ok=True)
+    for script in ("build", "declarations"):
+        subprocess.run([npm, "run", "--silent", script], cwd=copy, check=True)
     command = [npm, "pack", "--ignore-scripts", "--json", "--pack-destination", str(place)]
-    packed = subprocess.run(command, cwd=copy, capture_output=True, text=True, check=True)
-    with tarfile.open(place / json.loads(packed.stdout)[0]["filename"]) as archive:
-        archive.extractall(place / "node_modules", filter="data")
-    (place / "node_modules" / "package").rename(place / "node_modules" / NAME)
+    done = subprocess.run(command, cwd=copy, capture_output=True, text=True, check=True)
+    return place / str(json.loads(done.stdout)[0]["filename"])
+
+
+@contextmanager
+def registry(tarball: Path) -> Iterator[str]:
+    """A registry that has this package alone; yields its URL."""
+    with tarfile.open(tarball) as archive:
+        about = json.load(archive.extractfile("package/package.json") or io.BytesIO())
+    data, version = tarball.read_bytes(), about["version"]
+    integrity = f"sha512-{base64.b64encode(hashlib.sha512(data).digest()).decode()}"
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            dist = {"integrity": integrity, "tarball": f"{url}/{NAME}/-/{tarball.name}"}
+            document = {"name": NAME, "dist-tags": {"latest": version}, "versions": {version: {**about, "dist": dist}}}
+            found = {f"/{NAME}": json.dumps(document).encode(), f"/{NAME}/-/{tarball.name}": data}.get(self.path)
+            self.send_response(404 if found is None else 200)
+            self.end_headers()
+            self.wfile.write(found or b"")
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        url = f"http://127.0.0.1:{server.server_port}"
+        Thread(target=server.serve_forever).start()
+        try:
+            yield url
+        finally:
+            server.shutdown()
+
+
+@pytest.fixture(scope="module")
+def tarball(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    built("hubbub.js")
+    return packed(tmp_path_factory.mktemp("packed"))
+
+
+@pytest.fixture(scope="module")
+def project(tarball: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project in which npm installed the package by its name."""
+    place = tmp_path_factory.mktemp("project")
+    (place / "package.json").write_text('{"name": "app", "private": true}')
+    with registry(tarball) as url:
+        options = ["--registry", url, "--cache", str(place / "cache"), "--no-audit", "--no-fund"]
+        subprocess.run([installed("npm"), "install", *options, NAME], cwd=place, check=True)
     return place
+
+
+@pytest.mark.slow
+def test_package_and_bundle_are_the_same_bytes_in_another_folder(tarball: Path, tmp_path: Path) -> None:
+    other = packed(tmp_path)
+    assert other.name == tarball.name
+    assert other.read_bytes() == tarball.read_bytes()
 
 
 @pytest.mark.parametrize("kind", ["import", "require"])
