@@ -183,8 +183,10 @@ bench: $(addprefix bench-,client footprint encode ingest overload attacks fold) 
 figures: $(VENV)/.dev-installed                     ## tables and pictures of docs/explanation, from the figures in docs/explanation/data
 	$(BIN)/python -m benchmarks.pages
 
-lock: $(VENV)/.release-installed         ## write requirements.txt: the versions of constraints.txt for the extra `all`, with hashes
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --constraints constraints.txt --custom-compile-command "make lock" --extra all --output-file requirements.txt pyproject.toml
+LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --constraints constraints.txt --custom-compile-command "make lock"
+lock: $(VENV)/.release-installed         ## write requirements.txt, for the extra `all`, and requirements-build.txt, which builds the wheel: the versions of constraints.txt, with hashes
+	$(LOCK) --extra all --output-file requirements.txt pyproject.toml
+	echo hatchling | $(LOCK) --output-file requirements-build.txt -
 
 release-check: $(VENV)/.release-installed ## build wheel, sdist and SBOM into make-out/release, install them by hashes without an index, run the tutorial
 	$(BIN)/python -m tests.release_check

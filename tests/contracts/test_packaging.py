@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tarfile
 import tomllib
+import venv
 import zipfile
 from importlib.metadata import distribution
 from pathlib import Path
@@ -22,6 +23,7 @@ from hubbub.text import DISTRIBUTION
 from tests.support.paths import DOCS, REPOSITORY
 
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+PIP = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check")
 STEM = f"{DISTRIBUTION.replace('-', '_')}-{PROJECT['version']}"
 
 
@@ -104,6 +106,33 @@ def test_wheel_of_the_sdist_is_the_wheel_of_the_tree(built: Path, tmp_path: Path
     assert build(tmp_path / STEM, tmp_path / "out")[name] == (built / name).read_bytes()
 
 
+@pytest.mark.slow
+def test_the_oldest_pip_installs_by_name_from_an_index(built: Path, tmp_path: Path) -> None:
+    """The index is a folder; pip knows no other one, so that nothing else has the name."""
+    subprocess.run(
+        [*PIP, "download", "--only-binary", ":all:", "--dest", tmp_path, "pip==23.2", *built.glob("*.whl")], check=True
+    )
+    for wheel in tmp_path.glob("*.whl"):
+        page = tmp_path / "simple" / canonicalize_name(wheel.name.partition("-")[0])
+        page.mkdir(parents=True)
+        (page / "index.html").write_text(f'<a href="{wheel.as_uri()}">{wheel.name}</a>')
+    venv.create(tmp_path / "venv", with_pip=True)
+    python, index = tmp_path / "venv" / "bin" / "python", ("--index-url", (tmp_path / "simple").as_uri())
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PIP_")}
+    environment["PIP_CONFIG_FILE"] = os.devnull
+
+    def run(*command: str | Path) -> str:
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    run(python, "-m", "pip", "install", *index, "pip==23.2")
+    assert run(python, "-m", "pip", "--version").startswith("pip 23.2 ")
+    run(python, "-m", "pip", "install", *index, DISTRIBUTION)
+    assert run(python.with_name("hubbub"), "--version").split()[-1] == PROJECT["version"]
+    run(python.with_name("hubbub"), "encode", REPOSITORY / "tests" / "data" / "metrics.toml", "homepage", "x")
+
+
 def test_metadata_names_license_versions_and_extras(built: Path) -> None:
     text = files_of_wheel(built / f"{STEM}-py3-none-any.whl")[f"{STEM}.dist-info/METADATA"]
     metadata = Metadata.from_email(text)  # raises an error for a field that the specification does not allow
@@ -124,9 +153,12 @@ def test_citation_has_the_version_and_license_of_the_package() -> None:
     assert "http" not in citation
 
 
-def lock() -> dict[Requirement, int]:
-    """The pinned dependencies of requirements.txt, with the number of their hashes."""
-    entries = re.split(r"\n(?=\w)", re.sub(r"#.*\n", "", (REPOSITORY / "requirements.txt").read_text()).strip())
+LOCKS = ("requirements.txt", "requirements-build.txt")
+
+
+def lock(file: str = LOCKS[0]) -> dict[Requirement, int]:
+    """The pinned dependencies of a file, with the number of their hashes."""
+    entries = re.split(r"\n(?=\w)", re.sub(r"#.*\n", "", (REPOSITORY / file).read_text()).strip())
     hashed = [re.fullmatch(r"([^\\]+?)((?: \\\n    --hash=sha256:[0-9a-f]{64})+)", entry) for entry in entries]
     assert None not in hashed, [entry for entry, match in zip(entries, hashed, strict=True) if match is None]
     return {Requirement(match[1]): match[2].count("--hash") for match in hashed if match}
@@ -151,6 +183,9 @@ def closure(name: str, extras: frozenset[str]) -> set[str]:
 def test_requirements_lock_every_dependency_of_all() -> None:
     here = {canonicalize_name(entry.name) for entry in lock() if entry.marker is None or entry.marker.evaluate()}
     assert here == closure(DISTRIBUTION, frozenset({"all"})) - {DISTRIBUTION}
+    assert {canonicalize_name(entry.name) for entry in lock("requirements-build.txt")} == closure(
+        "hatchling", frozenset()
+    )
 
 
 def versions_in(file: str) -> dict[str, str]:
@@ -166,13 +201,25 @@ def test_only_pandas_has_another_version_beside_spark() -> None:
 
 def test_requirements_have_the_versions_in() -> None:
     tested = versions_in("constraints.txt")
-    assert {entry.name: str(entry.specifier) for entry in lock()}.items() <= tested.items()
+    for file in LOCKS:
+        assert {entry.name: str(entry.specifier) for entry in lock(file)}.items() <= tested.items()
 
 
 def test_requirements_name_no_index() -> None:
     """A hash decides what is installed, so the place of the files is the installing machine's choice."""
-    text = (REPOSITORY / "requirements.txt").read_text()
-    assert not re.search(r"://|index|find-links|trusted-host", text)
+    for file in LOCKS:
+        assert not re.search(r"://|index|find-links|trusted-host", (REPOSITORY / file).read_text())
+
+
+def test_installations_of_the_service_check_hashes() -> None:
+    """No command that a service is installed by takes a file from an index without a hash."""
+    page = (DOCS / "how-to" / "deploying.md").read_text()
+    texts = (page.partition("**8.")[0], (REPOSITORY / "deploy" / "Containerfile").read_text())
+    found = [line for text in texts for line in re.findall(r"pip (?:install|download|wheel) .*", text)]
+    assert len(found) >= 7
+    assert [
+        line for line in found if not re.search("--require-hashes|--no-index|--no-deps --no-build-isolation", line)
+    ] == []
 
 
 def test_classifiers_are_the_tested_pythons() -> None:
