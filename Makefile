@@ -188,7 +188,7 @@ lock: $(VENV)/.release-installed         ## write requirements.txt, for the extr
 	$(LOCK) --extra all --output-file requirements.txt pyproject.toml
 	echo hatchling | $(LOCK) --output-file requirements-build.txt -
 
-release-check: $(VENV)/.release-installed ## build wheel, sdist and SBOM into make-out/release, install them by hashes without an index, run the tutorial
+release-check: $(VENV)/.release-installed ## build wheel, sdist, npm package and SBOM into make-out/release, install them by hashes without an index, run the tutorial
 	$(BIN)/python -m tests.release_check
 
 clean:                             ## delete what make made: its environments, and what it built

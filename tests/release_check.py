@@ -4,7 +4,7 @@ make release-check
 
 make-out/release/dist gets the files of the release:
 
-- the wheel and the sdist
+- the wheel, the sdist and the npm package
 - a requirements file with a hash of the wheel and of each dependency of the extra `all`
 - an SBOM in CycloneDX JSON: version, licence and hash of what was installed here, and what depends on what
 - SHA256SUMS of these files
@@ -58,6 +58,13 @@ def build(commit_time: str) -> None:
     shutil.unpack_archive(archive, SOURCE, filter="data")
     archive.unlink()
     run(sys.executable, "-m", "hatchling", "build", "--directory", DIST, cwd=SOURCE, SOURCE_DATE_EPOCH=commit_time)
+
+
+def pack_npm_package() -> None:
+    """Build and pack the npm package with the tools of its lock file."""
+    client = SOURCE / "clients" / "typescript"
+    run("npm", "ci", "--silent", "--no-audit", "--no-fund", cwd=client)
+    run("npm", "pack", "--silent", "--pack-destination", DIST, cwd=client)
 
 
 def write_requirements() -> Path:
@@ -124,7 +131,8 @@ def main() -> None:
     RELEASE.mkdir(parents=True)
     commit_time = run("git", "log", "-1", "--format=%ct", cwd=REPOSITORY)
     build(commit_time)
-    done("built wheel and sdist")
+    pack_npm_package()
+    done("built wheel, sdist and npm package")
     install(write_requirements())
     done(f"installed {run(VENV / 'bin' / 'hubbub', '--version')} by its hashes, without an index")
     write_sbom(commit_time)
