@@ -1,0 +1,12 @@
+"""A deployment of many days in one simulation: real clients, the real service, and what is published, under a simulated clock.
+
+    definitions   two releases of the definitions, with a metric of every kind
+    world         simulated time, and the events in their order
+    values        what people record, and what each of their reports must stand for
+    people        lives: days of use, consent, lost and copied state, wrong clocks
+    service       the service, its restarts, and each request with what became of it
+    nightly       pull, publish and watch, by the commands
+    ledger_check, publication_check, coverage_check     what must hold at the end, computed without the product's code
+
+`python -m tests.system.year --seed 7 --days 60 --people 200` runs one.
+"""

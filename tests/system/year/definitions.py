@@ -1,0 +1,90 @@
+"""Two releases of the definitions: a metric of every kind and mechanism, and what people may answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from hubbub import Buckets, Definitions, Estimand, Metric, Params, Several, UnaryResponse
+from hubbub.mechanisms.privset import PrivSet
+from hubbub.mechanisms.subset import SubsetSelection
+from hubbub.metrics.group import Group
+
+NOISE: dict[str, Any] = {"prob_p": 0.125, "prob_q": 0.875, "prob_f": 0.25}
+ONCE: dict[str, Any] = {"prob_p": 0, "prob_q": 1, "prob_f": 0.5}
+"""A report is the permanent response, so the reports of one response are equal."""
+
+PAGES = tuple(f"page{number}.example" for number in range(8))
+PARAMS = Params(num_bits=32, num_hashes=2, num_cohorts=4, **NOISE)
+OS = Metric.categorical("os", ("linux", "macos", "other"), UnaryResponse(**NOISE), other="other")
+THEME = SubsetSelection(num_values=4, num_ones=1, prob_q=0.7, permanent_q=0.75)
+BASKET = PrivSet(num_values=6, max_items=2, num_ones=2, prob_hit=0.75)
+VERSION = Group("version", ("1.x", "2.x", "other"))
+
+
+@dataclass(frozen=True)
+class Question:
+    """A metric of the app.
+
+    answers : values that people give
+    """
+
+    metric: Metric
+    answers: Sequence[Any]
+
+
+FIRST = (
+    Question(Metric.string("homepage", PARAMS), PAGES),
+    Question(Metric.string("search", PARAMS, hold=7), PAGES[:5]),
+    Question(OS, ("linux", "macos", "other")),
+    Question(Metric.boolean("dark", UnaryResponse(**ONCE)), (True, False)),
+    Question(Metric.boolean("updated", UnaryResponse(**NOISE), group=VERSION), (True, False)),
+    Question(
+        Metric.ordinal(
+            "delay",
+            Buckets((0, 10, 50, 100), several=Several.MAX, unit="ms", default=0),
+            UnaryResponse(**NOISE),
+            period="week",
+        ),
+        (0, 10, 50, 100),
+    ),
+    Question(
+        Metric.ordinal(
+            "size",
+            Buckets((0, 512), estimate=Estimand.MEAN, default=0),
+            UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0),
+            period="week",
+        ),
+        (0, 128, 512),
+    ),
+    Question(
+        Metric.set("plugins", ("spelling", "preview", "vim"), UnaryResponse(**NOISE), period="week"),
+        ((), ("vim",), ("vim", "preview")),
+    ),
+    Question(
+        Metric.set("basket", ("curl", "git", "vim", "zsh"), BASKET, period="week"),
+        ((), ("git",), ("git", "zsh")),
+    ),
+    Question(Metric.categorical("theme", ("dark", "light", "system"), THEME, period="week"), ("dark", "light")),
+    Question(
+        Metric.joint("os_and_dark", (OS, Metric.boolean("is_dark", UnaryResponse(**NOISE))), period="week"),
+        tuple({"os": name, "is_dark": dark} for name in ("linux", "macos") for dark in (True, False)),
+    ),
+    Question(Metric.boolean("retired", UnaryResponse(**NOISE)), (True, False)),
+)
+
+
+def _second(question: Question) -> Question:
+    """A question of the second release: `os` with less noise."""
+    if question.metric.name != "os":
+        return question
+    return replace(question, metric=replace(question.metric, hold=7))
+
+
+SECOND = tuple(_second(question) for question in FIRST if question.metric.name != "retired")
+
+
+def definitions_of(*releases: Sequence[Question]) -> Definitions:
+    """Return the definitions of these releases, each version once, the newest last."""
+    return Definitions(list(dict.fromkeys(question.metric for release in releases for question in release)))

@@ -1,0 +1,84 @@
+"""One deployment: definitions, service, people, nights."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from random import Random
+from unittest.mock import patch
+
+from hubbub.testing import UNLIMITED, raise_internal_errors
+from tests.system.year.definitions import FIRST, SECOND, definitions_of
+from tests.system.year.people import STRICT, ManualUploadLoop, Person, Release
+from tests.system.year.service import Messages, Service
+from tests.system.year.world import Process, World
+
+START = date(2026, 3, 2)
+
+
+@dataclass
+class Deployment:
+    """What has happened, for the checks."""
+
+    directory: Path
+    world: World
+    service: Service
+    people: list[Person]
+    messages: Messages
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+@contextmanager
+def lived(directory: Path, seed: int, days: int, number: int) -> Iterator[Deployment]:
+    """Live through a deployment, and yield it while its service runs."""
+    chance = Random(f"year {seed}")  # noqa: S311  (a simulation)
+    start = datetime.combine(START, datetime.min.time(), UTC)
+    world = World(start)
+    service = Service(directory / "reports.db", definitions_of(FIRST, SECOND), world, Random(chance.random()))  # noqa: S311
+    upgrade = START + timedelta(days=days // 2)
+    releases = [Release("1.9", FIRST), Release("2.0", SECOND)]
+    people = []
+    for place in range(number):
+        own = Random(chance.random())  # noqa: S311
+        since = upgrade + timedelta(days=own.randrange(14))
+        person = Person(
+            f"person{place}",
+            directory / "people" / str(place),
+            world,
+            service,
+            own,
+            [(START, releases[0]), (since, releases[1])],
+            STRICT if own.random() < 0.2 else UNLIMITED,
+        )
+        people.append(person)
+    messages = Messages()
+    logger = logging.getLogger()
+    logger.addHandler(messages)
+    deployment = Deployment(directory, world, service, people, messages)
+    try:
+        with patch("hubbub.sdk.upload.uploader.UploadLoop", ManualUploadLoop), raise_internal_errors():
+            began = time.monotonic()
+            service.start()
+            last = start + timedelta(days=days)
+            for person in people:
+                world.begin(person.live(start, last))
+            world.begin(_nights(service, start))
+            world.run(last)
+            deployment.seconds["lives"] = time.monotonic() - began
+        yield deployment
+    finally:
+        service.stop()
+        logger.removeHandler(messages)
+
+
+def _nights(service: Service, start: datetime) -> Process:
+    night = start + timedelta(hours=26)
+    while True:
+        yield night
+        service.work()
+        night += timedelta(days=1)

@@ -1,0 +1,187 @@
+"""People and their lives: days of use, values that change and return, consent that is withdrawn and given again."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from hubbub import Batch, Client, Definitions, Metric, Policy
+from hubbub.client import collaborators
+from hubbub.sdk.assembly import AllSeams
+from hubbub.sdk.upload.uploader import UploadLoop
+from hubbub.testing import UNLIMITED, SeededBytes
+from tests.system.year.definitions import Question
+from tests.system.year.service import Network, Service
+from tests.system.year.values import Reference, Unit
+from tests.system.year.world import Process, World
+
+SESSION = timedelta(hours=2)
+STRICT = Policy(epsilon_report=3, epsilon_enrollment=9, epsilon_metric=18, epsilon_total=150)
+
+
+class ManualUploadLoop(UploadLoop):
+    """The upload thread's loop without its thread: a session calls its rounds under simulated time."""
+
+    def start(self) -> None:
+        pass
+
+
+@dataclass
+class Release:
+    """A release of the app: its version and its questions."""
+
+    version: str
+    questions: Sequence[Question]
+
+    def __post_init__(self) -> None:
+        self.definitions = Definitions([question.metric for question in self.questions])
+        self.metrics: dict[str, Metric] = dict(self.definitions)
+
+
+class Habits:
+    """What a person answers: mostly what they answered last, sometimes something new, sometimes an earlier answer again."""
+
+    def __init__(self, chance: Random) -> None:
+        self._chance = chance
+        self._answers: dict[str, list[Any]] = {}
+
+    def answer(self, question: Question) -> Any:
+        """Return today's answer."""
+        given, chance = self._answers.setdefault(question.metric.name, []), self._chance
+        if not given or chance.random() < 0.02:
+            weights = [1 / (1 + place) for place in range(len(question.answers))]
+            given.append(chance.choices(question.answers, weights)[0])
+        elif len(given) > 1 and chance.random() < 0.05:
+            given.append(given[-2])
+        return given[-1]
+
+
+@dataclass
+class Person:
+    """One person with one installation."""
+
+    name: str
+    directory: Path
+    world: World
+    service: Service
+    chance: Random
+    releases: Sequence[tuple[date, Release]]
+    policy: Policy = UNLIMITED
+    offset: timedelta = timedelta()
+    reference: Reference = field(default_factory=Reference)
+    consents: list[tuple[datetime, str]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.use = self.chance.uniform(0.25, 1.0)
+        self.habits = Habits(self.chance)
+        self.random_bytes = SeededBytes(f"{self.chance.random()} {self.name}")
+        self.network = Network(self.service, self.name, self.units_of)
+
+    def clock(self) -> datetime:
+        """Return the time that the person's machine shows."""
+        return self.world.now + self.offset
+
+    @property
+    def today(self) -> date:
+        """The day of the person's machine."""
+        return self.clock().date()
+
+    @property
+    def release(self) -> Release:
+        """The release that is installed now."""
+        return [release for since, release in self.releases if since <= self.world.now.date()][-1]
+
+    def units_of(self, batch: Batch) -> tuple[Unit | None, ...]:
+        """Return what the report of a batch stands for, and note that it left."""
+        unit = self.reference.of_report(batch.digest, date.fromisoformat(batch.period))
+        if unit is not None:
+            unit.rows.append(batch.rows)
+        return (unit,)
+
+    def open(self) -> Client:
+        """Start the app."""
+        seams = AllSeams(clock=self.clock, transport=self.network, random_bytes=self.random_bytes)
+        return Client(
+            self.release.definitions,
+            self.directory,
+            "http://127.0.0.1:1",
+            policy=self.policy,
+            groups={"version": self.release.version},
+            environment={},
+            seams=seams,
+        )
+
+    def live(self, first: datetime, last: datetime) -> Process:
+        """Live: agree at the first use, then use the app on some days, and decide again."""
+        day = first
+        while day < last:
+            if self.chance.random() < self.use:
+                yield day + timedelta(hours=self.chance.uniform(5, 21))
+                yield from self.session()
+            elif self.chance.random() < 0.01:
+                day += timedelta(days=self.chance.randint(5, 45))  # a holiday
+            day += timedelta(days=1)
+
+    @property
+    def is_on(self) -> bool:
+        """Whether the person agrees now."""
+        return bool(self.consents) and self.consents[-1][1] == "on"
+
+    def decide(self, client: Client, level: str) -> None:
+        """Give or withdraw consent."""
+        client.set_consent(level, "text")  # type: ignore[arg-type]
+        self.consents.append((self.world.now, level))
+        if level == "on":
+            self.reference.enroll()
+            self.reference.resume(self.release.metrics, self.today)
+
+    def session(self) -> Process:
+        """Use the app for at most two hours: what is due leaves meanwhile."""
+        client, end = self.open(), self.world.now + SESSION
+        try:
+            if not self.consents or (not self.is_on and self.chance.random() < 0.1):
+                self.decide(client, "on" if self.chance.random() < 0.95 else "off")
+            elif self.is_on and self.chance.random() < 0.005:
+                self.decide(client, "off")
+            if not self.is_on:
+                return
+            self.begin(client)
+            self.record(client)
+            loop = collaborators(client).uploader.start()
+            while self.world.now < end:
+                if pause := loop._round():
+                    yield min(end, self.world.now + timedelta(seconds=max(pause, 1.0)))
+                    self.reference.advance(self.release.metrics, self.today)
+        finally:
+            client.close()
+
+    def begin(self, client: Client) -> None:
+        """Bring the reference to this start."""
+        metrics, reference = self.release.metrics, self.reference
+        reference.meet(metrics, self.today)
+        if self.policy is not UNLIMITED:
+            for account in client.ledger().accounts:
+                if account.digest in reference.accounts:
+                    of = reference.accounts[account.digest]
+                    of.room = 0 if account.refused else account.reserved_units - account.spent_before_enrollment
+        reference.advance(metrics, self.today)
+
+    def record(self, client: Client) -> None:
+        """Answer the questions."""
+        for question in self.release.questions:
+            metric = question.metric
+            if self.chance.random() < 0.9 and (
+                metric.kind.word in ("ordinal", "set") or not self.reference.has_recorded(metric, self.today)
+            ):
+                answer = self.habits.answer(question)
+                client.record(metric.name, answer)
+                self.reference.record(metric, self.today, answer)
+
+    def lose_state(self) -> None:
+        """The machine is set up anew."""
+        shutil.rmtree(self.directory, ignore_errors=True)
