@@ -6,6 +6,8 @@ import argparse
 import tempfile
 from pathlib import Path
 
+from tests.system.year.checks import CHECKS
+from tests.system.year.coverage_check import false_detections, intervals
 from tests.system.year.deployment import lived
 
 
@@ -21,12 +23,19 @@ def main() -> None:
         lived(Path(directory), options.seed, options.days, options.people) as deployment,
     ):
         requests = deployment.service.requests
-        print(f"{len(requests)} requests, {deployment.service.restarts} restarts, {deployment.seconds}")
-        print(f"{sum(None in request.units for request in requests)} reports that nobody can have")
-        for key, number in deployment.messages.numbers.items():
-            print(number, key[0], deployment.messages.examples[key])
-        for refusal in deployment.service.refusals[:5]:
-            print(refusal)
+        seconds = ", ".join(f"{name} {number:.1f} s" for name, number in deployment.seconds.items())
+        print(f"{len(requests)} requests, {deployment.service.restarts} restarts; {seconds}")
+        for name, check in CHECKS.items():
+            faults = list(check(deployment))
+            print(f"{name}: {len(faults)} faults", *faults[:5], sep="\n  ")
+        for every in (False, True):
+            found = intervals(deployment, all_of_them=every)
+            missed = [interval for interval in found if not interval.covers]
+            print(f"{len(missed)} of {len(found)} {'intervals' if every else 'independent intervals'} miss", *missed[:5], sep="\n  ")
+        print(f"false detections: {false_detections(deployment)}")
+        for key, times in deployment.messages.numbers.items():
+            print(f"{times} x {key[0]}: {deployment.messages.examples[key]}")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -10,14 +10,18 @@ from hubbub import Buckets, Definitions, Estimand, Metric, Params, Several, Unar
 from hubbub.mechanisms.privset import PrivSet
 from hubbub.mechanisms.subset import SubsetSelection
 from hubbub.metrics.group import Group
+from hubbub.metrics.periods import PeriodKind
 
 NOISE: dict[str, Any] = {"prob_p": 0.125, "prob_q": 0.875, "prob_f": 0.25}
 ONCE: dict[str, Any] = {"prob_p": 0, "prob_q": 1, "prob_f": 0.5}
 """A report is the permanent response, so the reports of one response are equal."""
 
 PAGES = tuple(f"page{number}.example" for number in range(8))
+APPROVED = (*PAGES, *(f"absent{number}.example" for number in range(8)))
+"""Candidates that may be published."""
 PARAMS = Params(num_bits=32, num_hashes=2, num_cohorts=4, **NOISE)
-OS = Metric.categorical("os", ("linux", "macos", "other"), UnaryResponse(**NOISE), other="other")
+RESPONSE = Params(num_bits=64, num_hashes=2, num_cohorts=4, **ONCE)
+OS = Metric.categorical("os", ("linux", "macos", "other"), UnaryResponse(**NOISE), other="other", period="week")
 THEME = SubsetSelection(num_values=4, num_ones=1, prob_q=0.7, permanent_q=0.75)
 BASKET = PrivSet(num_values=6, max_items=2, num_ones=2, prob_hit=0.75)
 VERSION = Group("version", ("1.x", "2.x", "other"))
@@ -35,11 +39,12 @@ class Question:
 
 
 FIRST = (
-    Question(Metric.string("homepage", PARAMS), PAGES),
-    Question(Metric.string("search", PARAMS, hold=7), PAGES[:5]),
+    Question(Metric.string("homepage", PARAMS, period="week"), PAGES),
+    Question(Metric.string("search", PARAMS, period="week", hold=2), PAGES[:5]),
+    Question(Metric.string("fingerprint", RESPONSE, period="week"), PAGES[:6]),
     Question(OS, ("linux", "macos", "other")),
     Question(Metric.boolean("dark", UnaryResponse(**ONCE)), (True, False)),
-    Question(Metric.boolean("updated", UnaryResponse(**NOISE), group=VERSION), (True, False)),
+    Question(Metric.boolean("updated", UnaryResponse(**NOISE), period="week", group=VERSION), (True, False)),
     Question(
         Metric.ordinal(
             "delay",
@@ -59,19 +64,19 @@ FIRST = (
         (0, 128, 512),
     ),
     Question(
-        Metric.set("plugins", ("spelling", "preview", "vim"), UnaryResponse(**NOISE), period="week"),
+        Metric.set("plugins", ("spelling", "preview", "vim"), UnaryResponse(**NOISE), period="month"),
         ((), ("vim",), ("vim", "preview")),
     ),
     Question(
-        Metric.set("basket", ("curl", "git", "vim", "zsh"), BASKET, period="week"),
+        Metric.set("basket", ("curl", "git", "vim", "zsh"), BASKET, period="month"),
         ((), ("git",), ("git", "zsh")),
     ),
-    Question(Metric.categorical("theme", ("dark", "light", "system"), THEME, period="week"), ("dark", "light")),
+    Question(Metric.categorical("theme", ("dark", "light", "system"), THEME, period="month"), ("dark", "light")),
     Question(
-        Metric.joint("os_and_dark", (OS, Metric.boolean("is_dark", UnaryResponse(**NOISE))), period="week"),
+        Metric.joint("os_and_dark", (replace(OS, period=PeriodKind.DAY), Metric.boolean("is_dark", UnaryResponse(**NOISE))), period="month"),
         tuple({"os": name, "is_dark": dark} for name in ("linux", "macos") for dark in (True, False)),
     ),
-    Question(Metric.boolean("retired", UnaryResponse(**NOISE)), (True, False)),
+    Question(Metric.boolean("retired", UnaryResponse(**NOISE), period="week"), (True, False)),
 )
 
 
@@ -79,7 +84,7 @@ def _second(question: Question) -> Question:
     """A question of the second release: `os` with less noise."""
     if question.metric.name != "os":
         return question
-    return replace(question, metric=replace(question.metric, hold=7))
+    return replace(question, metric=replace(question.metric, hold=4))
 
 
 SECOND = tuple(_second(question) for question in FIRST if question.metric.name != "retired")

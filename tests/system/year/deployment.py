@@ -14,11 +14,14 @@ from unittest.mock import patch
 
 from hubbub.testing import UNLIMITED, raise_internal_errors
 from tests.system.year.definitions import FIRST, SECOND, definitions_of
+from tests.system.year.nightly import Analyst, map_in_this_process
 from tests.system.year.people import STRICT, ManualUploadLoop, Person, Release
 from tests.system.year.service import Messages, Service
 from tests.system.year.world import Process, World
 
 START = date(2026, 3, 2)
+ANALYST_WEEKDAY = 2
+"""A pull and a publication in each night would take half of the time of a short run."""
 
 
 @dataclass
@@ -29,6 +32,7 @@ class Deployment:
     world: World
     service: Service
     people: list[Person]
+    analyst: Analyst
     messages: Messages
     seconds: dict[str, float] = field(default_factory=dict)
 
@@ -59,26 +63,36 @@ def lived(directory: Path, seed: int, days: int, number: int) -> Iterator[Deploy
     messages = Messages()
     logger = logging.getLogger()
     logger.addHandler(messages)
-    deployment = Deployment(directory, world, service, people, messages)
+    analyst = Analyst(directory / "analyst", service, min_reports=max(number // 4, 1))
+    deployment = Deployment(directory, world, service, people, analyst, messages)
     try:
-        with patch("hubbub.sdk.upload.uploader.UploadLoop", ManualUploadLoop), raise_internal_errors():
+        with (
+            patch("hubbub.sdk.upload.uploader.UploadLoop", ManualUploadLoop),
+            patch("hubbub_decoder.batch_decoding.run.map_in_processes", map_in_this_process),
+            raise_internal_errors(),
+        ):
             began = time.monotonic()
             service.start()
             last = start + timedelta(days=days)
             for person in people:
                 world.begin(person.live(start, last))
-            world.begin(_nights(service, start))
+            world.begin(_nights(deployment, start))
             world.run(last)
             deployment.seconds["lives"] = time.monotonic() - began
         yield deployment
     finally:
+        analyst.close()
         service.stop()
         logger.removeHandler(messages)
 
 
-def _nights(service: Service, start: datetime) -> Process:
+def _nights(deployment: Deployment, start: datetime) -> Process:
     night = start + timedelta(hours=26)
     while True:
         yield night
-        service.work()
+        began = time.monotonic()
+        deployment.service.work()
+        if night.weekday() == ANALYST_WEEKDAY:
+            deployment.analyst.work()
+        deployment.seconds["nights"] = deployment.seconds.get("nights", 0.0) + time.monotonic() - began
         night += timedelta(days=1)

@@ -75,6 +75,12 @@ class Person:
     offset: timedelta = timedelta()
     reference: Reference = field(default_factory=Reference)
     consents: list[tuple[datetime, str]] = field(default_factory=list)
+    has_lost_state: bool = False
+
+    @property
+    def private_answer(self) -> str:
+        """An answer that nobody else gives."""
+        return f"only-{self.name}.example"
 
     def __post_init__(self) -> None:
         self.use = self.chance.uniform(0.25, 1.0)
@@ -179,6 +185,8 @@ class Person:
                 metric.kind.word in ("ordinal", "set") or not self.reference.has_recorded(metric, self.today)
             ):
                 answer = self.habits.answer(question)
+                if metric.name == "homepage" and self.chance.random() < 0.05:
+                    answer = self.private_answer
                 client.record(metric.name, answer)
                 self.reference.record(metric, self.today, answer)
 

@@ -25,11 +25,18 @@ def canonical(value: Any) -> Hashable:
 
 def first_day(metric: Metric, day: date) -> date:
     """Return the first day of the period of a day."""
-    return day - timedelta(days=day.weekday()) if metric.period == "week" else day
+    match metric.period:
+        case "week":
+            return day - timedelta(days=day.weekday())
+        case "month":
+            return day.replace(day=1)
+    return day
 
 
 def next_first_day(metric: Metric, first: date) -> date:
     """Return the first day of the next period."""
+    if metric.period == "month":
+        return first_day(metric, first + timedelta(days=31))
     return first + timedelta(days=7 if metric.period == "week" else 1)
 
 

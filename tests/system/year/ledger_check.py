@@ -1,0 +1,114 @@
+"""Of each client: what left with consent, and a ledger that is at least the loss enumerated from what was really sent."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from functools import cache
+from itertools import combinations
+
+from hubbub import Client, Metric
+from hubbub.mechanisms.privset import PrivSet
+from hubbub.mechanisms.subset import SubsetSelection
+from tests.support.enumerate_histories import largest_loss_while_unchanged
+from tests.support.enumerate_rows import row_distribution, set_distribution
+from tests.system.year.deployment import Deployment
+from tests.system.year.people import Person
+from tests.system.year.service import Request
+from tests.system.year.values import next_first_day
+
+SLACK = 1e-6
+"""Of sums of floats."""
+
+
+@cache
+def enumerated_loss(metric: Metric, reports: int) -> float:
+    """Largest loss of so many reports of one permanent response, over all values and outputs, without a closed form."""
+    if len(metric.blocks) > 1:
+        return sum(enumerated_loss(part, reports) for part in metric.components)
+    mechanism = metric.params.mechanism
+    if isinstance(mechanism, SubsetSelection):
+        return _spread(row_distribution(mechanism, reports))
+    if isinstance(mechanism, PrivSet):
+        items = range(mechanism.num_items)
+        own = [chosen for size in range(mechanism.max_items + 1) for chosen in combinations(items, size)]
+        return reports * _spread([set_distribution(mechanism, chosen) for chosen in own])
+    return largest_loss_while_unchanged(metric, reports)
+
+
+def _spread(laws: list[tuple[float, ...]] | list[list[float]]) -> float:
+    return max(math.log(max(chances) / min(chances)) for chances in zip(*laws, strict=True))
+
+
+def consent_faults(deployment: Deployment) -> Iterator[str]:
+    """Yield uploads without consent, or of periods that ended before it."""
+    people = {person.name: person for person in deployment.people}
+    metrics = {metric.digest: metric for metric in deployment.service.definitions.versions()}
+    for request in deployment.service.requests:
+        if request.sender in people:
+            reason = _without_consent(people[request.sender], request, metrics[request.batch.digest])
+            if reason:
+                yield f"{request.sender} at {request.time}: {request.batch.metric} of {request.batch.period}: {reason}"
+        if None in request.units:
+            yield f"{request.sender} at {request.time}: a report of {request.batch.metric} of {request.batch.period} that nobody made"
+
+
+def _without_consent(person: Person, request: Request, metric: Metric) -> str:
+    decided = [(time, level) for time, level in person.consents if time <= request.time]
+    if not decided or decided[-1][1] != "on":
+        return "left without consent"
+    since = (decided[-1][0] + person.offset).date()
+    return "" if next_first_day(metric, request.period) > since else f"ended before the consent of {since}"
+
+
+def ledger_faults(deployment: Deployment) -> Iterator[str]:
+    """Yield clients whose ledger charges less than the loss of what they sent, and those that hide less than they charge."""
+    metrics = {metric.digest: metric for metric in deployment.service.definitions.versions()}
+    sent: dict[tuple[str, str], set[object]] = {}
+    for request in deployment.service.requests:
+        batch = request.batch
+        if len(batch) == 1:
+            sent.setdefault((request.sender, batch.digest), set()).add((batch.cohorts, batch.rows))
+    for person in deployment.people:
+        if not person.consents:
+            continue
+        client = person.open()
+        try:
+            charged = {account.digest: account for account in client.ledger().accounts}
+            yield from _counter_faults(deployment, person, client)
+        finally:
+            client.close()
+        for digest, units in person.reference.all_units():
+            used, metric = [unit for unit in units if unit.rows], metrics[digest]
+            loss = sum(enumerated_loss(metric, len(unit.rows)) for unit in used)
+            account = charged.get(digest)
+            spent = 0.0 if account is None else account.epsilon_spent
+            if spent < loss - SLACK:
+                yield f"{person.name}: the ledger of {metric.name} has {spent:.3f}, and the reports cost {loss:.3f}"
+            if metric.name == "fingerprint":
+                yield from _response_faults(person, [unit.rows for unit in used], len(sent.get((person.name, digest), ())))
+
+
+def _response_faults(person: Person, rows: list[list[bytes]], distinct: int) -> Iterator[str]:
+    """Yield what is wrong with reports that are their permanent response: one for each unit, two of which are equal with probability 1e-13."""
+    if any(len(set(of_unit)) > 1 for of_unit in rows):
+        yield f"{person.name}: one value has several permanent responses"
+    if distinct != len(rows):
+        yield f"{person.name}: {distinct} permanent responses left, of {len(rows)} values"
+
+
+def _counter_faults(deployment: Deployment, person: Person, client: Client) -> Iterator[str]:
+    counts = client.accounting()
+    confirmed = {
+        request.batch.batch_id
+        for request in deployment.service.requests
+        if request.sender == person.name and request.confirmed and (request.stored or request.is_known)
+    }
+    if person.has_lost_state:
+        return
+    if counts.acknowledged != len(confirmed):
+        yield f"{person.name}: counts {counts.acknowledged} acknowledged reports of {len(confirmed)}"
+    if counts.formed != sum((counts.acknowledged, counts.queued, counts.quarantined, *counts.dropped.values())):
+        yield f"{person.name}: the counters of reports do not add up: {counts}"
+
+

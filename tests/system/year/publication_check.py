@@ -1,0 +1,119 @@
+"""What was counted and published: each acknowledged report once, one figure everywhere, and nothing of a person."""
+
+from __future__ import annotations
+
+import json
+import math
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hubbub import Batch, Metric
+from hubbub.summary import read_summary
+from hubbub_decoder import decode
+from tests.system.year.definitions import APPROVED
+from tests.system.year.deployment import Deployment
+
+Key = tuple[str, str, str]
+"""Digest, value of the group or "", and first day of a period."""
+
+
+def collection_of(metric: Metric) -> tuple[str, str]:
+    """Return the digest of a definition, and the value of its group."""
+    return metric.digest, (metric.group.value or "") if metric.group is not None else ""
+
+
+def counts_of(metric: Metric, batches: list[Batch]) -> np.ndarray[Any, Any]:
+    """(m, 1 + k): reports and ones of each cohort, from the bytes that were sent."""
+    counts = np.zeros((metric.num_cohorts, 1 + metric.num_bits), np.int64)
+    for batch in batches:
+        rows = np.frombuffer(batch.rows, np.uint8).reshape(len(batch), -1)
+        bits = np.unpackbits(rows, axis=1, bitorder="little")[:, : metric.num_bits]
+        for cohort, ones in zip(batch.cohorts, bits, strict=True):
+            counts[cohort, 0] += 1
+            counts[cohort, 1:] += ones
+    return counts
+
+
+def count_faults(deployment: Deployment) -> Iterator[str]:
+    """Yield periods whose counts are not those of the stored batches, each once."""
+    requests = deployment.service.requests
+    answers = Counter(request.batch.batch_id for request in requests if request.stored)
+    yield from (f"batch {batch_id} was stored {times} times" for batch_id, times in answers.items() if times > 1)
+    known = {request.batch.batch_id for request in requests if request.is_known}
+    yield from (f"batch {batch_id} was known before it was stored" for batch_id in known - answers.keys())
+    sent: dict[Key, list[Batch]] = {}
+    for request in requests:
+        if request.stored:
+            batch = request.batch
+            for group in {batch.group, ""}:
+                sent.setdefault((batch.digest, group, batch.period), []).append(batch)
+    directory = deployment.directory / "fresh"
+    deployment.analyst.pull(directory)
+    found = set[Key]()
+    for path in directory.rglob("*.parquet"):
+        summary = read_summary(path)
+        key = (*collection_of(summary.metric), *summary.periods)
+        found.add(key)
+        bits = summary.bit_counts()
+        counted = np.column_stack([bits.reports, bits.ones])
+        if not np.array_equal(counted, counts_of(summary.metric, sent.get(key, []))):
+            yield f"{path.name} has {summary.num_reports} reports, of {len(sent.get(key, []))} stored batches"
+    yield from (f"{key} was stored, and has no summary" for key in sent.keys() - found)
+
+
+def published(deployment: Deployment) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the name of each metric with each of its periods on the site."""
+    for path in sorted((deployment.analyst.site / "v1").glob("*.json")):
+        document = json.loads(path.read_text())
+        yield from ((document["metric"], period) for period in document.get("periods", ()))
+
+
+def agreement_faults(deployment: Deployment) -> Iterator[str]:
+    """Yield periods of which the site, the store and a fresh decoding of the summary have other figures."""
+    summaries = {}
+    for path in deployment.analyst.summaries.rglob("*.parquet"):
+        summary = read_summary(path)
+        summaries[(*collection_of(summary.metric), *summary.periods)] = summary
+    with closing(sqlite3.connect(deployment.analyst.site.with_name("site.files") / "private" / "results.sqlite")) as store:
+        for name, period in published(deployment):
+            key = period["digest"], period["group"] or "", period["period"]
+            on_site = [(e["share"], e["low"], e["high"]) for e in period["estimates"]]
+            stored = store.execute(
+                "SELECT share, low, high FROM estimates WHERE digest = ? AND group_value = ? AND period = ? ORDER BY position", key
+            ).fetchall()
+            fresh = [
+                tuple(None if math.isnan(x) else x for x in (e.share, e.low, e.high))
+                for e in decode(summaries[key], APPROVED if name in ("homepage", "search", "fingerprint") else None)
+            ]
+            if not on_site == stored == fresh:
+                yield f"{name} of {key}: the site, the store and a fresh decoding differ"
+            if period["num_reports"] != summaries[key].num_reports:
+                yield f"{name} of {key}: the site has {period['num_reports']} reports, the summary {summaries[key].num_reports}"
+            if not summaries[key].closed:
+                yield f"{name} of {key} is published, and was not closed"
+
+
+def leaks(deployment: Deployment) -> Iterator[str]:
+    """Yield files that have what belongs to one person: an answer that only they gave, or the id of a batch."""
+    private = [person.private_answer.encode() for person in deployment.people]
+    batches = [str(request.batch.batch_id).encode() for request in deployment.service.requests]
+    for path in _files(deployment.analyst.directory):
+        content = path.read_bytes()
+        yield from (f"{path.name} has {answer.decode()}" for answer in private if answer in content)
+        if any(batch_id in content for batch_id in batches):
+            yield f"{path.name} has the id of a batch"
+    for path in [*_files(deployment.directory / "people"), deployment.service.database]:
+        content = path.read_bytes()
+        yield from (f"{path} has {answer.decode()}" for answer in private if answer in content)
+    said = [*deployment.messages.examples.values(), *(text for texts in deployment.analyst.said.values() for text in texts)]
+    yield from (f"a message has {answer.decode()}" for answer in private if any(answer.decode() in text for text in said))
+
+
+def _files(directory: Path) -> Iterator[Path]:
+    return (path for path in directory.rglob("*") if path.is_file())
