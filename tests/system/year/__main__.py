@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import tempfile
 from pathlib import Path
 
 from tests.system.year.checks import CHECKS
 from tests.system.year.coverage_check import false_detections, intervals
 from tests.system.year.deployment import lived
+
+
+def say(*lines: object) -> None:
+    """Print lines at once, so that a run that is ended has shown what it found."""
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    sys.stdout.flush()
 
 
 def main() -> None:
@@ -24,17 +31,20 @@ def main() -> None:
     ):
         requests = deployment.service.requests
         seconds = ", ".join(f"{name} {number:.1f} s" for name, number in deployment.seconds.items())
-        print(f"{len(requests)} requests, {deployment.service.restarts} restarts; {seconds}")
+        say(f"{len(requests)} requests, {deployment.service.restarts} restarts; {seconds}")
         for name, check in CHECKS.items():
             faults = list(check(deployment))
-            print(f"{name}: {len(faults)} faults", *faults[:5], sep="\n  ")
+            say(f"{name}: {len(faults)} faults", *faults[:5])
         for every in (False, True):
             found = intervals(deployment, all_of_them=every)
             missed = [interval for interval in found if not interval.covers]
-            print(f"{len(missed)} of {len(found)} {'intervals' if every else 'independent intervals'} miss", *missed[:5], sep="\n  ")
-        print(f"false detections: {false_detections(deployment)}")
+            say(
+                f"{len(missed)} of {len(found)} {'intervals' if every else 'independent intervals'} miss",
+                *missed[:5],
+            )
+        say(f"false detections: {false_detections(deployment)}")
         for key, times in deployment.messages.numbers.items():
-            print(f"{times} x {key[0]}: {deployment.messages.examples[key]}")
+            say(f"{times} x {key[0]}: {deployment.messages.examples[key]}")
 
 
 if __name__ == "__main__":

@@ -78,14 +78,15 @@ def intervals(deployment: Deployment, *, all_of_them: bool = False) -> list[Inte
     """
     metrics = {metric.digest: metric for metric in deployment.service.definitions.versions()}
     truths, found = values_of(deployment), dict[str, list[Interval]]()
-    for name, period in published(deployment):
-        key = period["digest"], period["group"] or "", period["period"]
-        metric, own = metrics[period["digest"]], found.setdefault(period["digest"], [])
+    for name, key, period in published(deployment):
+        metric, own = metrics[key[0]], found.setdefault(key[0], [])
         values = truths[key]
         for estimate in period["estimates"]:
             if estimate["low"] is not None and isinstance(estimate["candidate"], str):
                 truth = true_share(metric, values, estimate["candidate"])
-                own.append(Interval(f"{name} {key[1:]} {estimate['candidate']}", estimate["low"], estimate["high"], truth))
+                own.append(
+                    Interval(f"{name} {key[1:]} {estimate['candidate']}", estimate["low"], estimate["high"], truth)
+                )
         if numbers := period["numbers"]:
             mean = numbers.get("mean", numbers)
             if mean is not None and mean.get("low") is not None:
@@ -105,10 +106,9 @@ def false_detections(deployment: Deployment) -> tuple[float, int]:
     """Return the sum of the false shares of the detected candidates, and the number of definitions: one period of each."""
     metrics = {metric.digest: metric for metric in deployment.service.definitions.versions()}
     truths, shares = values_of(deployment), dict[str, float]()
-    for _, period in published(deployment):
-        key = period["digest"], period["group"] or "", period["period"]
+    for _, key, period in published(deployment):
         detected = [e["candidate"] for e in period["estimates"] if e["detected"] and isinstance(e["candidate"], str)]
-        metric = metrics[period["digest"]]
+        metric = metrics[key[0]]
         wrong = [name for name in detected if true_share(metric, truths[key], name) == 0]
-        shares.setdefault(period["digest"], len(wrong) / max(len(detected), 1))
+        shares.setdefault(key[0], len(wrong) / max(len(detected), 1))
     return sum(shares.values()), len(shares)

@@ -73,7 +73,11 @@ FIRST = (
     ),
     Question(Metric.categorical("theme", ("dark", "light", "system"), THEME, period="month"), ("dark", "light")),
     Question(
-        Metric.joint("os_and_dark", (replace(OS, period=PeriodKind.DAY), Metric.boolean("is_dark", UnaryResponse(**NOISE))), period="month"),
+        Metric.joint(
+            "os_and_dark",
+            (replace(OS, period=PeriodKind.DAY), Metric.boolean("is_dark", UnaryResponse(**NOISE))),
+            period="month",
+        ),
         tuple({"os": name, "is_dark": dark} for name in ("linux", "macos") for dark in (True, False)),
     ),
     Question(Metric.boolean("retired", UnaryResponse(**NOISE), period="week"), (True, False)),

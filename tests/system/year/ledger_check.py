@@ -86,7 +86,9 @@ def ledger_faults(deployment: Deployment) -> Iterator[str]:
             if spent < loss - SLACK:
                 yield f"{person.name}: the ledger of {metric.name} has {spent:.3f}, and the reports cost {loss:.3f}"
             if metric.name == "fingerprint":
-                yield from _response_faults(person, [unit.rows for unit in used], len(sent.get((person.name, digest), ())))
+                yield from _response_faults(
+                    person, [unit.rows for unit in used], len(sent.get((person.name, digest), ()))
+                )
 
 
 def _response_faults(person: Person, rows: list[list[bytes]], distinct: int) -> Iterator[str]:
@@ -110,5 +112,3 @@ def _counter_faults(deployment: Deployment, person: Person, client: Client) -> I
         yield f"{person.name}: counts {counts.acknowledged} acknowledged reports of {len(confirmed)}"
     if counts.formed != sum((counts.acknowledged, counts.queued, counts.quarantined, *counts.dropped.values())):
         yield f"{person.name}: the counters of reports do not add up: {counts}"
-
-

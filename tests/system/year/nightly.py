@@ -88,7 +88,9 @@ class Analyst:
         if not list(self.summaries.rglob("*.parquet")):
             return
         arguments = [str(self.summaries), "--candidates", str(self.approved), "--out-dir", str(self.site)]
-        self._run("publish", publish.command, [*arguments, "--min-reports", str(self.min_reports), "--jobs", "1"], (0, WAITS))
+        self._run(
+            "publish", publish.command, [*arguments, "--min-reports", str(self.min_reports), "--jobs", "1"], (0, WAITS)
+        )
         for name in self.watched:
             files = sorted(map(str, self.summaries.glob(f"{name}@*.parquet")))
             if files:

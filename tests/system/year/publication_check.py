@@ -24,8 +24,10 @@ Key = tuple[str, str, str]
 
 
 def collection_of(metric: Metric) -> tuple[str, str]:
-    """Return the digest of a definition, and the value of its group."""
-    return metric.digest, (metric.group.value or "") if metric.group is not None else ""
+    """Return the digest of a definition, which is the same for all values of its group, and the value of the group."""
+    if metric.group is None or metric.group.value is None:
+        return metric.digest, ""
+    return metric.in_group(None).digest, metric.group.value
 
 
 def counts_of(metric: Metric, batches: list[Batch]) -> np.ndarray[Any, Any]:
@@ -67,11 +69,15 @@ def count_faults(deployment: Deployment) -> Iterator[str]:
     yield from (f"{key} was stored, and has no summary" for key in sent.keys() - found)
 
 
-def published(deployment: Deployment) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the name of each metric with each of its periods on the site."""
+def published(deployment: Deployment) -> Iterator[tuple[str, Key, dict[str, Any]]]:
+    """Yield the name of each metric with the key and the document of each of its periods on the site."""
+    keys = dict[str, tuple[str, str]]()
+    for version in deployment.service.definitions.versions():
+        keys |= {metric.digest: collection_of(metric) for metric in (version, *version.collections)}
     for path in sorted((deployment.analyst.site / "v1").glob("*.json")):
         document = json.loads(path.read_text())
-        yield from ((document["metric"], period) for period in document.get("periods", ()))
+        for period in document.get("periods", ()):
+            yield document["metric"], (*keys[period["digest"]], period["period"]), period
 
 
 def agreement_faults(deployment: Deployment) -> Iterator[str]:
@@ -80,12 +86,14 @@ def agreement_faults(deployment: Deployment) -> Iterator[str]:
     for path in deployment.analyst.summaries.rglob("*.parquet"):
         summary = read_summary(path)
         summaries[(*collection_of(summary.metric), *summary.periods)] = summary
-    with closing(sqlite3.connect(deployment.analyst.site.with_name("site.files") / "private" / "results.sqlite")) as store:
-        for name, period in published(deployment):
-            key = period["digest"], period["group"] or "", period["period"]
+    with closing(
+        sqlite3.connect(deployment.analyst.site.with_name("site.files") / "private" / "results.sqlite")
+    ) as store:
+        for name, key, period in published(deployment):
             on_site = [(e["share"], e["low"], e["high"]) for e in period["estimates"]]
             stored = store.execute(
-                "SELECT share, low, high FROM estimates WHERE digest = ? AND group_value = ? AND period = ? ORDER BY position", key
+                "SELECT share, low, high FROM estimates WHERE digest = ? AND group_value = ? AND period = ? ORDER BY position",
+                key,
             ).fetchall()
             fresh = [
                 tuple(None if math.isnan(x) else x for x in (e.share, e.low, e.high))
@@ -111,8 +119,13 @@ def leaks(deployment: Deployment) -> Iterator[str]:
     for path in [*_files(deployment.directory / "people"), deployment.service.database]:
         content = path.read_bytes()
         yield from (f"{path} has {answer.decode()}" for answer in private if answer in content)
-    said = [*deployment.messages.examples.values(), *(text for texts in deployment.analyst.said.values() for text in texts)]
-    yield from (f"a message has {answer.decode()}" for answer in private if any(answer.decode() in text for text in said))
+    said = [
+        *deployment.messages.examples.values(),
+        *(text for texts in deployment.analyst.said.values() for text in texts),
+    ]
+    yield from (
+        f"a message has {answer.decode()}" for answer in private if any(answer.decode() in text for text in said)
+    )
 
 
 def _files(directory: Path) -> Iterator[Path]:

@@ -101,9 +101,7 @@ class Service:
     def work(self) -> None:
         """Do what the periodic jobs do: fold, close periods, compute figures."""
         service = self.caller.state["service"]
-        service.progress.round(
-            lambda: upkeep(self.store, self.definitions, self.settings, self.clock.observe())
-        )
+        service.progress.round(lambda: upkeep(self.store, self.definitions, self.settings, self.clock.observe()))
         compute_figures(self.store, self.definitions)
 
     def call(self, method: str, path: str) -> AppResponse:
