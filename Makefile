@@ -115,12 +115,13 @@ matrix: typescript $(VENV)/.dev-installed       ## kill the service (on each eng
 	$(BIN)/python -m tests.stress.damage_matrix 200
 	$(BIN)/python -m tests.stress.served_damage_matrix 200
 
-soak: typescript $(VENV)/.dev-installed         ## the same at 1,000 points, 100,000 crafted requests, and 100,000 histories of a ledger
+soak: typescript $(VENV)/.dev-installed         ## the same at 1,000 points, 100,000 crafted requests, 100,000 histories of a ledger, and 50 simulated deployments
 	$(BIN)/python -m tests.stress.crash_matrix sqlite 1 1000
 	$(BIN)/python -m tests.stress.crash_matrix postgres 3 1000
 	$(BIN)/python -m tests.stress.kill_matrix 1000 $$(date +%s)
 	HUBBUB_TEST_KILLS=200 $(BIN)/pytest -q --timeout=0 tests/typescript/test_kills.py
 	HUBBUB_TEST_FAULTY_CLIENTS=400 $(BIN)/pytest -q --timeout=0 tests/client/conformance/test_faulty_clients.py
+	HUBBUB_TEST_YEARS=50 $(BIN)/pytest -q --timeout=0 tests/system/test_year.py
 	HUBBUB_TEST_HISTORIES=100000 $(BIN)/pytest -q --timeout=0 tests/client/privacy/test_allocation.py -k lowest
 	HUBBUB_TEST_REQUESTS=100000 HUBBUB_TEST_CASES=500 $(BIN)/pytest -q tests/aggregator/api/test_fuzz_requests.py tests/aggregator/api/test_openapi.py
 

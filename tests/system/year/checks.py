@@ -1,12 +1,27 @@
-"""All checks of one deployment, by name."""
+"""All checks of one deployment, by name, and what its log may say."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from tests.system.year.deployment import Deployment
 from tests.system.year.ledger_check import consent_faults, ledger_faults
 from tests.system.year.publication_check import agreement_faults, count_faults, leaks
+
+ACTIONS: dict[str, str] = {
+    "was used on another machine before": "run `hubbub inspect --identity`",
+    "Many such reports bias the estimates": "raise the limit of the policy, or set `hold`",
+    "The metric is not collected": "raise the limit of the policy, or add noise",
+}
+"""Parts of the messages above INFO that a deployment may log, with what a person does then."""
+
+
+def messages_without_action(deployment: Deployment) -> Iterator[str]:
+    """Yield messages above INFO that no action belongs to."""
+    for (logger, _), text in deployment.messages.examples.items():
+        if not any(part in text for part in ACTIONS):
+            yield f"{logger}: {text}"
+
 
 CHECKS: dict[str, Callable[[Deployment], Iterable[str]]] = {
     "consent": consent_faults,
@@ -14,4 +29,10 @@ CHECKS: dict[str, Callable[[Deployment], Iterable[str]]] = {
     "counts": count_faults,
     "agreement": agreement_faults,
     "leaks": leaks,
+    "messages": messages_without_action,
 }
+
+
+def all_faults(deployment: Deployment) -> list[str]:
+    """Return the faults that all checks find."""
+    return [f"{name}: {fault}" for name, check in CHECKS.items() for fault in check(deployment)]

@@ -63,7 +63,7 @@ def values_of(deployment: Deployment) -> dict[tuple[str, str, str], list[Hashabl
     """Return what the stored reports of each period stand for."""
     found: dict[tuple[str, str, str], list[Hashable]] = {}
     for request in deployment.service.requests:
-        if request.stored:
+        if request.stored and not deployment.service.is_lost(request):
             batch, units = request.batch, [unit for unit in request.units if isinstance(unit, Unit)]
             for group in {batch.group, ""}:
                 found.setdefault((batch.digest, group, batch.period), []).extend(unit.value for unit in units)

@@ -40,6 +40,7 @@ class Deployment:
 @contextmanager
 def lived(directory: Path, seed: int, days: int, number: int) -> Iterator[Deployment]:
     """Live through a deployment, and yield it while its service runs."""
+    directory.mkdir(exist_ok=True)
     chance = Random(f"year {seed}")  # noqa: S311  (a simulation)
     start = datetime.combine(START, datetime.min.time(), UTC)
     world = World(start)
@@ -58,6 +59,7 @@ def lived(directory: Path, seed: int, days: int, number: int) -> Iterator[Deploy
             own,
             [(START, releases[0]), (since, releases[1])],
             STRICT if own.random() < 0.2 else UNLIMITED,
+            timedelta(hours=own.choice([0, 0, 0, 0, 0, 0, 0, 0, -20, 20])),
         )
         people.append(person)
     messages = Messages()
@@ -77,6 +79,7 @@ def lived(directory: Path, seed: int, days: int, number: int) -> Iterator[Deploy
             for person in people:
                 world.begin(person.live(start, last))
             world.begin(_nights(deployment, start))
+            world.begin(_accidents(deployment, chance, last, days))
             world.run(last)
             deployment.seconds["lives"] = time.monotonic() - began
         yield deployment
@@ -96,3 +99,18 @@ def _nights(deployment: Deployment, start: datetime) -> Process:
             deployment.analyst.work()
         deployment.seconds["nights"] = deployment.seconds.get("nights", 0.0) + time.monotonic() - began
         night += timedelta(days=1)
+
+
+def _accidents(deployment: Deployment, chance: Random, last: datetime, days: int) -> Process:
+    """Two people copy their files to a second machine, and the service's database is restored from a backup."""
+    service, world = deployment.service, deployment.world
+    yield world.now + timedelta(days=days * 0.4, hours=1)
+    for person in chance.sample(deployment.people, 2):
+        if person.directory.exists():
+            second = person.copy()
+            deployment.people.append(second)
+            world.begin(second.live(world.now + timedelta(hours=3), last))
+    file = deployment.directory / "backup.db"
+    began = service.back_up(file)
+    yield world.now + timedelta(hours=chance.uniform(4, 48))
+    service.restore(file, began)

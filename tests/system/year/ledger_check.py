@@ -106,7 +106,7 @@ def _counter_faults(deployment: Deployment, person: Person, client: Client) -> I
         for request in deployment.service.requests
         if request.sender == person.name and request.confirmed and (request.stored or request.is_known)
     }
-    if person.has_lost_state:
+    if person.is_copy:
         return
     if counts.acknowledged != len(confirmed):
         yield f"{person.name}: counts {counts.acknowledged} acknowledged reports of {len(confirmed)}"

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from pathlib import Path
 from random import Random
@@ -13,6 +16,7 @@ from typing import Any
 from hubbub import Batch, Client, Definitions, Metric, Policy
 from hubbub.client import collaborators
 from hubbub.sdk.assembly import AllSeams
+from hubbub.sdk.storage.filesystem import File, SystemDisk, SystemFile
 from hubbub.sdk.upload.uploader import UploadLoop
 from hubbub.testing import UNLIMITED, SeededBytes
 from tests.system.year.definitions import Question
@@ -75,7 +79,8 @@ class Person:
     offset: timedelta = timedelta()
     reference: Reference = field(default_factory=Reference)
     consents: list[tuple[datetime, str]] = field(default_factory=list)
-    has_lost_state: bool = False
+    is_copy: bool = False
+    disk_is_full: bool = False
 
     @property
     def private_answer(self) -> str:
@@ -111,7 +116,13 @@ class Person:
 
     def open(self) -> Client:
         """Start the app."""
-        seams = AllSeams(clock=self.clock, transport=self.network, random_bytes=self.random_bytes)
+        seams = AllSeams(
+            clock=self.clock,
+            transport=self.network,
+            random_bytes=self.random_bytes,
+            machine_id=self.name.encode,
+            disk=FullDisk() if self.disk_is_full else None,
+        )
         return Client(
             self.release.definitions,
             self.directory,
@@ -128,6 +139,7 @@ class Person:
         while day < last:
             if self.chance.random() < self.use:
                 yield day + timedelta(hours=self.chance.uniform(5, 21))
+                self.suffer()
                 yield from self.session()
             elif self.chance.random() < 0.01:
                 day += timedelta(days=self.chance.randint(5, 45))  # a holiday
@@ -146,18 +158,32 @@ class Person:
             self.reference.enroll()
             self.reference.resume(self.release.metrics, self.today)
 
+    def suffer(self) -> None:
+        """What happens to the person's machine before a session."""
+        event = self.chance.random()
+        self.disk_is_full = self.network.is_offline = False
+        if self.is_on and event < 0.002:
+            self.lose_secret()
+        elif self.is_on and event < 0.01:
+            self.disk_is_full = True
+        elif event < 0.05:
+            self.network.is_offline = True
+
     def session(self) -> Process:
         """Use the app for at most two hours: what is due leaves meanwhile."""
         client, end = self.open(), self.world.now + SESSION
         try:
-            if not self.consents or (not self.is_on and self.chance.random() < 0.1):
+            if self.disk_is_full:
+                pass
+            elif not self.consents or (not self.is_on and self.chance.random() < 0.1):
                 self.decide(client, "on" if self.chance.random() < 0.95 else "off")
             elif self.is_on and self.chance.random() < 0.005:
                 self.decide(client, "off")
             if not self.is_on:
                 return
             self.begin(client)
-            self.record(client)
+            if not self.disk_is_full:
+                self.record(client)
             loop = collaborators(client).uploader.start()
             while self.world.now < end:
                 if pause := loop._round():
@@ -190,6 +216,35 @@ class Person:
                 client.record(metric.name, answer)
                 self.reference.record(metric, self.today, answer)
 
-    def lose_state(self) -> None:
-        """The machine is set up anew."""
-        shutil.rmtree(self.directory, ignore_errors=True)
+    def lose_secret(self) -> None:
+        """A program deletes a file of the state: the next start draws a new secret."""
+        (self.directory / "secret").unlink(missing_ok=True)
+        self.reference.enroll()
+        self.reference.resume(self.release.metrics, self.today)
+
+    def copy(self) -> Person:
+        """A second machine begins with a copy of this one's files. Its own reports are counted from now on."""
+        name, directory = f"{self.name}-copy", self.directory.with_name(f"{self.directory.name}-copy")
+        shutil.copytree(self.directory, directory)
+        own = Random(self.chance.random())  # noqa: S311
+        second = replace(self, name=name, directory=directory, chance=own, is_copy=True)
+        second.reference, second.consents = deepcopy(self.reference), list(self.consents)
+        for _, units in second.reference.all_units():
+            for unit in units:
+                unit.rows.clear()
+        return second
+
+
+class FullDisk(SystemDisk):
+    """A disk on which nothing can be written."""
+
+    def open(self, path: Path) -> File:
+        return _FullFile(path)
+
+    def open_new(self, path: Path) -> File:  # noqa: ARG002
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+class _FullFile(SystemFile):
+    def append(self, data: bytes) -> None:  # noqa: ARG002
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -44,7 +44,7 @@ def counts_of(metric: Metric, batches: list[Batch]) -> np.ndarray[Any, Any]:
 
 def count_faults(deployment: Deployment) -> Iterator[str]:
     """Yield periods whose counts are not those of the stored batches, each once."""
-    requests = deployment.service.requests
+    requests = [request for request in deployment.service.requests if not deployment.service.is_lost(request)]
     answers = Counter(request.batch.batch_id for request in requests if request.stored)
     yield from (f"batch {batch_id} was stored {times} times" for batch_id, times in answers.items() if times > 1)
     known = {request.batch.batch_id for request in requests if request.is_known}

@@ -16,6 +16,7 @@ from hubbub import Batch, Definitions
 from hubbub.sdk.upload.retry_policy import NO_RESPONSE, NOT_SENT, UploadResponse
 from hubbub.sdk.upload.transport import Transport, always, parse_response
 from hubbub_aggregator.app import create_app
+from hubbub_aggregator.database.backup import copy_file
 from hubbub_aggregator.pipeline.credible_clock import CredibleClock
 from hubbub_aggregator.pipeline.folding import compute_figures
 from hubbub_aggregator.pipeline.retention import upkeep
@@ -37,6 +38,7 @@ class Request:
     stored    : whether the service answered that it stored the batch now
     is_known  : whether it answered that it had stored the batch before
     confirmed : whether the client learned it
+    restored  : how often the database had been restored from a backup
     """
 
     sender: str
@@ -46,6 +48,7 @@ class Request:
     stored: bool
     is_known: bool
     confirmed: bool
+    restored: int
 
     @property
     def period(self) -> date:
@@ -67,6 +70,8 @@ class Service:
     answers_lost: float = 0.002
     unreachable: float = 0.01
     restarts: int = 0
+    restores: int = 0
+    lost_since: datetime | None = None
     requests: list[Request] = field(default_factory=list)
     refusals: list[tuple[str, int, str]] = field(default_factory=list)
     _running: ExitStack = field(default_factory=ExitStack)
@@ -98,6 +103,23 @@ class Service:
         self.start()
         self.restarts += 1
 
+    def back_up(self, file: Path) -> datetime:
+        """Back the database up while it is served; return the time."""
+        copy_file(str(self.database), str(file))
+        return self.world.now
+
+    def restore(self, file: Path, since: datetime) -> None:
+        """Restore a backup: what was stored since then is lost, and clients do not send it again."""
+        self.stop()
+        self.database = self.database.with_name(f"restored{self.restores}.db")
+        copy_file(str(file), str(self.database))
+        self.restores, self.lost_since = self.restores + 1, since
+        self.start()
+
+    def is_lost(self, request: Request) -> bool:
+        """Return whether the restore lost what a request had stored."""
+        return self.lost_since is not None and request.restored < self.restores and request.time > self.lost_since
+
     def work(self) -> None:
         """Do what the periodic jobs do: fold, close periods, compute figures."""
         service = self.caller.state["service"]
@@ -121,7 +143,9 @@ class Service:
         stored, known = answer.status == 202, answer.status == 200
         if not (stored or known):
             self.refusals.append((sender, answer.status, answer.body.decode()))
-        self.requests.append(Request(sender, self.world.now, batch, units(batch), stored, known, not is_lost))
+        self.requests.append(
+            Request(sender, self.world.now, batch, units(batch), stored, known, not is_lost, self.restores)
+        )
         if is_lost:
             self.restart()
             return NO_RESPONSE

@@ -64,7 +64,7 @@ class Account:
 
     first    : first day of the first period that has no report yet
     known    : units of this enrollment by what the ledger tells apart
-    reported : unit of each period, of this enrollment
+    reported : unit of each period
     units    : of all enrollments
     room     : units that this enrollment may have; from the ledger that the client shows
     """
@@ -85,10 +85,10 @@ class Reference:
         self._recorded: dict[str, dict[date, Hashable]] = defaultdict(dict)
 
     def enroll(self) -> None:
-        """A new secret: nothing that was recorded before is reported, and all responses are new."""
+        """A new secret: what was recorded before and is not in a report is not reported, and all responses are new."""
         self._recorded.clear()
         for account in self.accounts.values():
-            account.known, account.reported, account.last = {}, {}, None
+            account.known, account.last = {}, None
 
     def meet(self, metrics: Mapping[str, Metric], today: date) -> None:
         """A start of the app with these definitions: reports begin with the current period."""
@@ -150,7 +150,7 @@ class Reference:
             account.reported[period] = account.last = unit
 
     def of_report(self, digest: str, period: date) -> Unit | None:
-        """Return the unit of a report, of the enrollment that sends it; None: this person has no such report."""
+        """Return the unit of a report; None: this person has no such report."""
         account = self.accounts.get(digest)
         return None if account is None else account.reported.get(period)
 
