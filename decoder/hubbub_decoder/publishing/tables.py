@@ -139,7 +139,7 @@ def metric_json(
         "format": FORMAT,
         "version": VERSION,
         "metric": first.metric.name,
-        "definitions": {period.metric.digest: period.metric.to_dict() for period, _ in periods},
+        "definitions": {period.key.digest: period.metric.in_group(None).to_dict() for period, _ in periods},
         "all_periods": [
             {"page": folder, "group": of_page[0].group, "guarantee": guarantee_of_page(of_page).to_dict()}
             for folder, of_page in pages.items()
@@ -169,7 +169,7 @@ def _about(period: PublishedPeriod, decoding: Decoding) -> dict[str, Any]:
     versions = len({release.counts_hash for release in period.releases})
     values = (
         period.metric.name,
-        period.metric.digest,
+        period.key.digest,
         period.group,
         period.period,
         period.num_reports,

@@ -142,6 +142,22 @@ def test_a_site_has_a_page_for_each_value(place: Path) -> None:  # noqa: F811
 
 
 @pytest.mark.usefixtures("place")
+def test_values_of_a_group_have_the_digest_that_the_store_and_the_definitions_have(place: Path) -> None:  # noqa: F811
+    """The JSON and the CSV can be joined with the store, whose key is the digest of the definition and the value of its group."""
+    write_arms(place, {"a": 4_000, "b": 3_000, "c": 900, "d": 1_500})
+    run(place)
+    published = document(place, "arms")
+    assert published["definitions"] == {ARMS.digest: ARMS.to_dict()}
+    on_site = [(entry["digest"], entry["group"] or "", entry["period"]) for entry in published["periods"]]
+    with closing(sqlite3.connect(place / "site.files" / "private" / "results.sqlite")) as store:
+        stored = store.execute("SELECT digest, group_value, period FROM results WHERE digest = ?", (ARMS.digest,))
+        assert sorted(on_site) == sorted(stored)
+    lines = (place / "site" / "v1" / "arms.csv").read_text().splitlines()
+    column = lines[0].split(",").index("digest")
+    assert {line.split(",")[column] for line in lines[1:]} == {ARMS.digest}
+
+
+@pytest.mark.usefixtures("place")
 @pytest.mark.parametrize(
     "damage", ["missing", "damaged", "of another night", "open", "other ones", "no sum", "damaged sum", "twice"]
 )
