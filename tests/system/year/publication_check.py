@@ -71,13 +71,10 @@ def count_faults(deployment: Deployment) -> Iterator[str]:
 
 def published(deployment: Deployment) -> Iterator[tuple[str, Key, dict[str, Any]]]:
     """Yield the name of each metric with the key and the document of each of its periods on the site."""
-    keys = dict[str, tuple[str, str]]()
-    for version in deployment.service.definitions.versions():
-        keys |= {metric.digest: collection_of(metric) for metric in (version, *version.collections)}
     for path in sorted((deployment.analyst.site / "v1").glob("*.json")):
         document = json.loads(path.read_text())
         for period in document.get("periods", ()):
-            yield document["metric"], (*keys[period["digest"]], period["period"]), period
+            yield document["metric"], (period["digest"], period["group"] or "", period["period"]), period
 
 
 def agreement_faults(deployment: Deployment) -> Iterator[str]:
