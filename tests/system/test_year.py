@@ -31,7 +31,7 @@ def test_nothing_is_wrong_and_intervals_cover(tmp_path: Path, unseen_seed: int) 
     """
     found, false, definitions = [], 0.0, 0
     for number in range(SEEDS):
-        with lived(tmp_path / str(number), unseen_seed + number, days=75, number=30) as deployment:
+        with lived(tmp_path / str(number), unseen_seed + number, days=66, number=20) as deployment:
             assert not all_faults(deployment), f"seed {unseen_seed + number}"
             found += intervals(deployment)
             of_seed, tested = false_detections(deployment)

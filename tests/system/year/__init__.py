@@ -4,6 +4,7 @@
     world         simulated time, and the events in their order
     values        what people record, and what each of their reports must stand for
     people        lives: days of use, consent, lost and copied state, wrong clocks
+    servers       one client that reports for several people
     service       the service, its restarts, and each request with what became of it
     nightly       pull, publish and watch, by the commands
     ledger_check, publication_check, coverage_check     what must hold at the end, computed without the product's code

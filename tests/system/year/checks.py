@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from tests.system.year.deployment import Deployment
-from tests.system.year.ledger_check import consent_faults, ledger_faults
+from tests.system.year.ledger_check import consent_faults, ledger_faults, server_faults
 from tests.system.year.publication_check import agreement_faults, count_faults, leaks
 
 ACTIONS: dict[str, str] = {
     "was used on another machine before": "run `hubbub inspect --identity`",
     "Many such reports bias the estimates": "raise the limit of the policy, or set `hold`",
+    "is on a full disk": "free some space",
     "The metric is not collected": "raise the limit of the policy, or add noise",
 }
 """Parts of the messages above INFO that a deployment may log, with what a person does then."""
@@ -26,6 +27,7 @@ def messages_without_action(deployment: Deployment) -> Iterator[str]:
 CHECKS: dict[str, Callable[[Deployment], Iterable[str]]] = {
     "consent": consent_faults,
     "ledger": ledger_faults,
+    "ledgers of a server": server_faults,
     "counts": count_faults,
     "agreement": agreement_faults,
     "leaks": leaks,

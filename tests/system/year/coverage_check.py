@@ -12,6 +12,7 @@ from typing import Any
 from scipy.stats import binom
 
 from hubbub import Metric
+from hubbub.metrics.kinds import MeanKind
 from tests.system.year.deployment import Deployment
 from tests.system.year.publication_check import published
 from tests.system.year.values import Unit
@@ -87,7 +88,8 @@ def intervals(deployment: Deployment, *, all_of_them: bool = False) -> list[Inte
                 own.append(
                     Interval(f"{name} {key[1:]} {estimate['candidate']}", estimate["low"], estimate["high"], truth)
                 )
-        if numbers := period["numbers"]:
+        numbers = period["numbers"] if isinstance(metric.kind, MeanKind) else None
+        if numbers:
             mean = numbers.get("mean", numbers)
             if mean is not None and mean.get("low") is not None:
                 own.append(Interval(f"{name} {key[1:]} mean", mean["low"], mean["high"], true_mean(metric, values)))

@@ -16,6 +16,7 @@ from hubbub.testing import UNLIMITED, raise_internal_errors
 from tests.system.year.definitions import FIRST, SECOND, definitions_of
 from tests.system.year.nightly import Analyst, map_in_this_process
 from tests.system.year.people import STRICT, ManualUploadLoop, Person, Release
+from tests.system.year.servers import Server
 from tests.system.year.service import Messages, Service
 from tests.system.year.world import Process, World
 
@@ -32,6 +33,7 @@ class Deployment:
     world: World
     service: Service
     people: list[Person]
+    servers: list[Server]
     analyst: Analyst
     messages: Messages
     seconds: dict[str, float] = field(default_factory=dict)
@@ -62,11 +64,22 @@ def lived(directory: Path, seed: int, days: int, number: int) -> Iterator[Deploy
             timedelta(hours=own.choice([0, 0, 0, 0, 0, 0, 0, 0, -20, 20])),
         )
         people.append(person)
+    servers = [
+        Server(
+            "server",
+            directory / "people" / "server",
+            world,
+            service,
+            Random(chance.random()),  # noqa: S311
+            releases[0],
+            max(number // 5, 2),
+        )
+    ]
     messages = Messages()
     logger = logging.getLogger()
     logger.addHandler(messages)
     analyst = Analyst(directory / "analyst", service, min_reports=max(number // 4, 1))
-    deployment = Deployment(directory, world, service, people, analyst, messages)
+    deployment = Deployment(directory, world, service, people, servers, analyst, messages)
     try:
         with (
             patch("hubbub.sdk.upload.uploader.UploadLoop", ManualUploadLoop),
@@ -78,6 +91,8 @@ def lived(directory: Path, seed: int, days: int, number: int) -> Iterator[Deploy
             last = start + timedelta(days=days)
             for person in people:
                 world.begin(person.live(start, last))
+            for server in servers:
+                world.begin(server.live(last))
             world.begin(_nights(deployment, start))
             world.begin(_accidents(deployment, chance, last, days))
             world.run(last)

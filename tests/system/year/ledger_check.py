@@ -91,6 +91,29 @@ def ledger_faults(deployment: Deployment) -> Iterator[str]:
                 )
 
 
+def server_faults(deployment: Deployment) -> Iterator[str]:
+    """Yield ledgers of servers that charge their people less than they sent. The ledger has no names, so the sorted charges are compared."""
+    metrics = {metric.digest: metric for metric in deployment.service.definitions.versions()}
+    for server in deployment.servers:
+        client = server.open()
+        try:
+            accounts = [account for account in client.ledger().accounts if account.subject]
+        finally:
+            client.close()
+        losses: dict[str, list[float]] = {}
+        for subject in server.subjects:
+            for digest, units in subject.reference.all_units():
+                used = [unit for unit in units if unit.rows]
+                loss = sum(enumerated_loss(metrics[digest], len(unit.rows)) for unit in used)
+                losses.setdefault(digest, []).append(loss)
+        for digest, of_people in losses.items():
+            charged = sorted(account.epsilon_spent for account in accounts if account.digest == digest)
+            if len(charged) != len(of_people) or any(
+                spent < loss - SLACK for spent, loss in zip(charged, sorted(of_people), strict=True)
+            ):
+                yield f"{server.name}: the ledgers of {metrics[digest].name} have {charged}, and the reports cost {sorted(of_people)}"
+
+
 def _response_faults(person: Person, rows: list[list[bytes]], distinct: int) -> Iterator[str]:
     """Yield what is wrong with reports that are their permanent response: one for each unit, two of which are equal with probability 1e-13."""
     if any(len(set(of_unit)) > 1 for of_unit in rows):

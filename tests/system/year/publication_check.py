@@ -107,6 +107,7 @@ def agreement_faults(deployment: Deployment) -> Iterator[str]:
 def leaks(deployment: Deployment) -> Iterator[str]:
     """Yield files that have what belongs to one person: an answer that only they gave, or the id of a batch."""
     private = [person.private_answer.encode() for person in deployment.people]
+    private += [subject.identity.encode() for server in deployment.servers for subject in server.subjects]
     batches = [str(request.batch.batch_id).encode() for request in deployment.service.requests]
     for path in _files(deployment.analyst.directory):
         content = path.read_bytes()

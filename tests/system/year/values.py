@@ -9,7 +9,7 @@ from datetime import date, timedelta
 from typing import Any
 
 from hubbub import Metric
-from hubbub.metrics.kinds import SetKind
+from hubbub.metrics.kinds import NumberKind, SetKind
 
 LATE_DAYS = 30
 """A report of a period is made at most so many days after the period's end."""
@@ -137,6 +137,8 @@ class Reference:
             key = ("report", period)
         elif metric.kind.word == "boolean":
             key = bool(value)  # no value is reported as false
+        elif isinstance(metric.kind, NumberKind) and value is NOTHING:
+            key = metric.kind.buckets.default  # no value is reported as this number
         unit = account.known.get(key)
         if unit is None:
             if len(account.known) >= account.room:

@@ -1,0 +1,115 @@
+"""A server that reports for several people: one client that stays open, with a secret, drafts and a ledger for each of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta
+from pathlib import Path
+from random import Random
+
+from hubbub import Batch, Client
+from hubbub.client import collaborators
+from hubbub.sdk.assembly import AllSeams
+from hubbub.sdk.upload.uploader import UploadLoop
+from hubbub.testing import UNLIMITED, SeededBytes
+from tests.system.year.people import Habits, Release
+from tests.system.year.service import Network, Service
+from tests.system.year.values import Reference, Unit
+from tests.system.year.world import Process, World
+
+
+@dataclass
+class Subject:
+    """One of the people of a server."""
+
+    identity: str
+    use: float
+    habits: Habits
+    reference: Reference = field(default_factory=Reference)
+
+
+@dataclass
+class Server:
+    """A server of some people. A batch has the rows of all of them, shuffled, so only their number and their values are known."""
+
+    name: str
+    directory: Path
+    world: World
+    service: Service
+    chance: Random
+    release: Release
+    number: int
+
+    def __post_init__(self) -> None:
+        self.random_bytes = SeededBytes(f"{self.chance.random()} {self.name}")
+        self.subjects = [
+            Subject(f"{self.name}-account{place}@example.org", self.chance.uniform(0.2, 1), Habits(self.chance))
+            for place in range(self.number)
+        ]
+
+    @property
+    def today(self) -> date:
+        """The day of the server."""
+        return self.world.now.date()
+
+    def units_of(self, batch: Batch) -> tuple[Unit | None, ...]:
+        """Return what the reports of a batch stand for; with None if there is another number of people who have one."""
+        period = date.fromisoformat(batch.period)
+        found = [subject.reference.of_report(batch.digest, period) for subject in self.subjects]
+        units = tuple(unit for unit in found if unit is not None)
+        for unit in units:
+            unit.rows.append(b"")
+        return units if len(units) == len(batch) else (*units, None)
+
+    def open(self) -> Client:
+        """Start the server's client."""
+        network = Network(self.service, self.name, self.units_of)
+        return Client(
+            self.release.definitions,
+            self.directory,
+            "http://127.0.0.1:1",
+            policy=UNLIMITED,
+            groups={"version": self.release.version},
+            per_subject=True,
+            environment={},
+            seams=AllSeams(clock=self.world, transport=network, random_bytes=self.random_bytes),
+        )
+
+    def live(self, last: datetime) -> Process:
+        """Serve until the end."""
+        client = self.open()
+        try:
+            client.set_consent("on", "text")
+            loop = collaborators(client).uploader.start()
+            while self.world.now < last:
+                midnight = datetime.combine(self.today + timedelta(days=1), datetime.min.time(), last.tzinfo)
+                left = (midnight - self.world.now).total_seconds()
+                moments = [
+                    (self.world.now + timedelta(seconds=self.chance.uniform(1, left)), place)
+                    for place, subject in enumerate(self.subjects)
+                    if self.chance.random() < subject.use
+                ]
+                for moment, place in sorted(moments):
+                    yield from self._send_until(loop, moment)
+                    self._record(client, self.subjects[place])
+                yield from self._send_until(loop, midnight)
+        finally:
+            client.close()
+
+    def _send_until(self, loop: UploadLoop, moment: datetime) -> Process:
+        while self.world.now < moment:
+            if pause := loop._round():
+                yield min(moment, self.world.now + timedelta(seconds=max(pause, 1.0)))
+                for subject in self.subjects:
+                    if subject.reference.accounts:
+                        subject.reference.advance(self.release.metrics, self.today)
+
+    def _record(self, client: Client, subject: Subject) -> None:
+        recorder, reference = client.subject(subject.identity), subject.reference
+        for question in self.release.questions:
+            metric = question.metric
+            if metric.kind.word in ("ordinal", "set") or not reference.has_recorded(metric, self.today):
+                answer = subject.habits.answer(question)
+                recorder.record(metric.name, answer)
+                reference.meet(self.release.metrics, self.today)
+                reference.record(metric, self.today, answer)
