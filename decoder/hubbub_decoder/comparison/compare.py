@@ -107,12 +107,13 @@ def compare_decodings(
     metric = first.metric if first.metric.digest == second.metric.digest else first.metric.in_group(None)
     totals: tuple[Change, ...] = ()
     if isinstance(candidates, DesignMatrix):
+        first, second = first.held_out(), second.held_out()
         if not (first.used & second.used).any():
             raise SummaryError(
                 f"{metric.name}: no cohort has reports in both a and b, so nothing can be compared. Compare larger samples."
             )
         before, after = (
-            Sample(source, _expected(d, candidates)) for source, d in zip(evidence, decodings, strict=True)
+            Sample(source, _expected(d, candidates)) for source, d in zip((first, second), decodings, strict=True)
         )
         fit = fit_changes(before, after, candidates, known)
         changes, found, totals = _string_changes(fit, candidates, decodings), fit.overlap, _totals(fit, decodings)

@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from hubbub import Metric, Params, UnaryResponse
+from hubbub import Discovery, Metric, Params, UnaryResponse
 from hubbub.errors import ParameterError, SummaryError
 from hubbub.summary import BitCounts
-from hubbub_decoder import CandidateError, compare, simulate_two_periods
+from hubbub_decoder import CandidateError, compare, decode_each, simulate, simulate_two_periods
 from hubbub_decoder.comparison.results import Comparison
 
 PARAMS = Params(num_bits=32, num_hashes=1, num_cohorts=32, prob_p=0.1, prob_q=0.9, permanent_p=0.1, permanent_q=0.5)
@@ -214,3 +215,25 @@ def test_samples_that_cannot_be_compared_are_refused() -> None:
     reports[0, 0] = reports[1, 1] = 10
     with pytest.raises(SummaryError, match="no cohort has reports in both"):
         compare(BitCounts(METRIC, reports[0], ones[0]), BitCounts(METRIC, reports[1], ones[1]), NAMES)
+
+
+def test_strings_to_discover_are_compared_by_whole_values_alone(unseen_seed: int) -> None:
+    """Other clients report prefixes, whose bits say nothing of a candidate: at 1 - 1e-6, the intervals hold the changes of 40 points."""
+    metric = Metric.string("words", replace(PARAMS, num_cohorts=128), discover=Discovery(longest=8))
+    rng, before, after = (
+        np.random.default_rng(unseen_seed),
+        {"start": 60_000, "mail": 20_000},
+        {"start": 28_000, "mail": 52_000},
+    )
+    a, b = (
+        simulate(metric, clients, rng, periods=[day])
+        for clients, day in ((before, "2026-03-02"), (after, "2026-03-03"))
+    )
+    for found in (
+        compare(a, b, ["start", "mail"], confidence=1 - 1e-6),
+        decode_each([a, b], ["start", "mail"], confidence=1 - 1e-6).overall,
+    ):
+        assert found is not None
+        for name, change in {"start": -0.4, "mail": 0.4}.items():
+            assert found[name].low <= change <= found[name].high
+            assert found[name].detected
