@@ -413,7 +413,7 @@ def divide(summaries: Iterable[Collected], by: str) -> tuple[Metric, list[Collec
         if by != PERIOD:
             _check_value(Evidence(summary).metric, by)
         elif len(collect("a summary", summary).periods) != 1:
-            raise _several_periods(summary)
+            raise _not_one_period(summary)
         definitions.append(summary.metric.in_group(None))
         if summary.num_reports:
             parts.setdefault(label_of(summary, by), []).append(summary)
@@ -461,11 +461,16 @@ def label_of(of: Collected | Decoding, by: str) -> str:
     return group.value or ""
 
 
-def _several_periods(summary: Collected) -> SummaryError:
+def _not_one_period(summary: Collected) -> SummaryError:
     """Error of a summary that has no period, or several."""
-    periods = summary.periods
-    names = f" ({', '.join(periods[:3])}{', ...' if len(periods) > 3 else ''})" if periods else ""
+    periods, name = summary.periods, summary.metric.name
+    if not periods:
+        return SummaryError(
+            f"{name}: a summary has no period, so its place in time is unknown. Pass summaries of `hubbub pull`, or simulate with "
+            "`hubbub simulate --period YYYY-MM-DD`."
+        )
+    names = ", ".join(periods[:3]) + (", ..." if len(periods) > 3 else "")
     return SummaryError(
-        f"{summary.metric.name}: a summary has {format_count(len(periods), 'period')}{names}, and counts of several periods cannot be "
-        "divided. Download each period alone: hubbub pull --period YYYY-MM-DD."
+        f"{name}: a summary has {len(periods):,} periods ({names}), and their counts cannot be divided. "
+        "Download each period alone: `hubbub pull --period YYYY-MM-DD`."
     )

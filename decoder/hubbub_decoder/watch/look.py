@@ -47,6 +47,7 @@ WINDOWS = (1, 3)
 POWER = 0.9
 """Probability with which the change is found that a look prints."""
 
+Rows = DesignMatrix | Sequence[str] | None
 Rule = Literal["change", "band", "reports"]
 Side = Literal["above", "below"]
 
@@ -146,17 +147,30 @@ class SharesLook:
     detectable: float
 
 
+def rows_to_watch(metric: Metric, candidates: Candidates, rules: Rules) -> Rows:
+    """Rows of the decodings of a metric, prepared once for all looks.
+
+    Raises SummaryError for a metric without shares, CandidateError, and ParameterError for a band of a value that is not watched.
+    """
+    operations = operations_of(metric)
+    operations.check_comparable()
+    rows = operations.rows(candidates)
+    known = [name for group in _groups(metric, rows) for name in group]
+    for value in rules.bands:
+        if value not in known:
+            raise ParameterError(f"{metric.name} has no value {value!r} for a band.{did_you_mean(value, known)}")
+    return rows
+
+
 @one_blas_thread()
 def look_at_shares(samples: Sequence[Collected], candidates: Candidates, rules: Rules) -> SharesLook:
     """What there is to say of the last of several samples, which are of one period each, in order of time, and have reports.
 
-    Raises SummaryError for a metric without shares, ParameterError for a band of a value that is not shown, and CandidateError.
+    Raises as `rows_to_watch`.
     """
     metric = samples[-1].metric
-    operations = operations_of(metric)
-    operations.check_comparable()
-    rows = operations.rows(candidates)
-    confidence = rules.confidence(metric, _num_values(rows, metric))
+    rows = rows_to_watch(metric, candidates, rules)
+    confidence = rules.confidence(metric, len(_groups(metric, rows)))
     options = Options(confidence=confidence, target="population", same_clients=rules.same_clients)
     known = None if rules.same_clients else Overlap.known(0.0)
     alarms: dict[tuple[str, str, str], Alarm] = {}
@@ -189,19 +203,17 @@ def look_at_reports(period: str, num_reports: int, before: Sequence[Collected], 
     )
 
 
-def _num_values(rows: DesignMatrix | Sequence[str] | None, metric: Metric) -> int:
+def _groups(metric: Metric, rows: Rows) -> Sequence[Sequence[str]]:
+    """Names of each value; several where no report can distinguish them."""
     if isinstance(rows, DesignMatrix):
-        return len(rows.groups)
-    return len(rows if rows is not None else metric.kind.labels or metric.kind.named_values)
+        return rows.groups
+    return [(name,) for name in (rows if rows is not None else metric.kind.labels or metric.kind.named_values)]
 
 
 def _outside_bands(window: Decoding, rules: Rules) -> Iterator[Alarm]:
     """Yield an alarm for each share whose whole interval is outside its band."""
     last, size = window.periods[-1], len(window.periods)
     for value, (lowest, highest) in rules.bands.items():
-        if value not in window:
-            known = [estimate.candidate for estimate in window]
-            raise ParameterError(f"{window.metric.name} has no value {value!r} for a band.{did_you_mean(value, known)}")
         found = window[value]
         is_above = found.low > highest
         if is_above or found.high < lowest:

@@ -12,11 +12,11 @@ from typing import Any
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.periods import OPEN_FOR, Period
 from hubbub.wire.json_values import from_json_value, json_value
-from hubbub_decoder.kinds.operations import Candidates, operations_of
+from hubbub_decoder.kinds.operations import Candidates
 from hubbub_decoder.model.evidence import Collected
 from hubbub_decoder.options import Progress, ignore_progress
 from hubbub_decoder.results_store.store import Look
-from hubbub_decoder.watch.look import Alarm, Rules, look_at_reports, look_at_shares
+from hubbub_decoder.watch.look import Alarm, Rows, Rules, look_at_reports, look_at_shares, rows_to_watch
 
 MISSING_AFTER = timedelta(days=2)
 """Time after a period is due from which its missing summary is an alarm: until then it may not be downloaded yet."""
@@ -88,11 +88,11 @@ def watch(
     known      : looks of earlier runs, by period
     open_after : time after the end of a period from which it is due although it is open; None: only closed periods are
 
-    Raises as `look_at_shares`.
+    Raises as `rows_to_watch`.
     """
     by_period = {sample.periods[0]: sample for sample in samples}
     due = _due_periods(samples, metric, now, open_after)
-    rows = operations_of(metric).rows(candidates)
+    rows = rows_to_watch(metric, candidates, rules)
     before, looks, num_known = tuple[Alarm, ...](), list[PeriodLook](), 0
     for number, period in enumerate(due):
         sample = by_period.get(period)
@@ -109,7 +109,7 @@ def watch(
 
 
 def _look_at(
-    period: str, earlier: Sequence[Collected], sample: Collected | None, rows: Candidates, rules: Rules
+    period: str, earlier: Sequence[Collected], sample: Collected | None, rows: Rows, rules: Rules
 ) -> PeriodLook:
     num_reports = 0 if sample is None else sample.num_reports
     alarms = look_at_reports(period, num_reports, earlier, rules)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -18,12 +19,15 @@ from hubbub import Buckets, Metric, Params, UnaryResponse
 from hubbub.cli import main
 from hubbub.errors import ParameterError, SummaryError
 from hubbub.metrics.buckets import Estimand
-from hubbub.metrics.periods import PeriodKind
+from hubbub.metrics.kinds import JointKind, MeanKind
+from hubbub.metrics.periods import Period, PeriodKind
 from hubbub.summary import BitCounts, write_summary
 from hubbub_decoder import simulate
 from hubbub_decoder.results_store.store import Look
 from hubbub_decoder.watch.look import LOOKS_A_YEAR, POWER, Rules, look_at_shares
 from hubbub_decoder.watch.watch import MISSING_AFTER, PeriodLook, WatchResult, watch
+from tests.support.every_kind import METRICS
+from tests.support.every_result import candidates_of, population_of, summary_of
 from tests.support.watched_years import days_of, have_alarms, standard_error, steps
 
 NOISE = UnaryResponse(prob_p=0.1, prob_q=0.9, prob_f=0)
@@ -224,3 +228,79 @@ def test_command_ends_with_3_at_a_new_alarm_and_then_with_0(tmp_path: Path, unse
     assert "no new period" in again.stdout
     refused = invoke(*files, "--database", database, "--band", "dark", "20%", "101%")
     assert refused.exit_code == 2
+
+
+def is_refused(metric: Metric) -> bool:
+    """Whether a metric has no shares of single values."""
+    return isinstance(metric.kind, JointKind | MeanKind)
+
+
+def four_periods(metric: Metric) -> list[str]:
+    """First days of successive periods, so late that none is missing after them."""
+    longest = timedelta(days=31 if metric.period is PeriodKind.MONTH else 7)
+    found = [Period.containing(metric.period, (datetime.now(UTC) - 4 * longest).date())]
+    while len(found) < 4:
+        found.append(found[-1].next())
+    return [str(period) for period in found]
+
+
+def write_four(metric: Metric, directory: Path, seed: int) -> list[str]:
+    """Files of four periods with 200,000 clients each: in the last one, 40 % change from the first value to the second."""
+    rng, values, files = np.random.default_rng(seed), list(population_of(metric)), list[str]()
+    if len(values) == 1:  # the only other value of a boolean metric, and of one with two categories
+        values += [value for value in metric.kind.named_values if value not in values]
+    for number, period in enumerate(four_periods(metric)):
+        first, second = (40_000, 140_000) if number == 3 else (120_000, 60_000)
+        clients: dict[Any, int] = dict(zip(values, (first, second), strict=False))
+        counts = simulate(metric, clients, rng, no_value=20_000, periods=[period]).bit_counts()
+        files.append(str(directory / f"{number}.parquet"))
+        write_summary(BitCounts(metric, counts.reports, counts.ones, counts.periods, closed=True), files[-1])
+    return files
+
+
+@pytest.mark.parametrize("metric", [m for m in METRICS if not is_refused(m)], ids=lambda metric: metric.name)
+def test_every_kind_is_watched(metric: Metric, tmp_path: Path, unseen_seed: int) -> None:
+    """At a rate of 1e-6, both changes are found, their intervals hold the truth, and no other value is named."""
+    files, names = write_four(metric, tmp_path, unseen_seed), candidates_of(metric)
+    options = ["--database", str(tmp_path / "watch.sqlite"), "--false-alarms", "1e-6", "--json"]
+    if names:
+        (tmp_path / "names.txt").write_text("\n".join(names))
+        options += ["--candidates", str(tmp_path / "names.txt")]
+    result = invoke(*files, *options)
+    assert result.exit_code == 3, result.output
+    found = {alarm["value"]: alarm for look in json.loads(result.stdout)["looks"] for alarm in look["alarms"]}
+    labels = names or metric.kind.labels or metric.kind.named_values
+    assert set(found) == {*labels[:2]}
+    for value, change in zip(labels, (-0.4, 0.4), strict=False):
+        assert found[value]["period"] == four_periods(metric)[3]
+        assert found[value]["low"] <= change <= found[value]["high"]
+
+
+@pytest.mark.parametrize("metric", [*filter(is_refused, METRICS)], ids=lambda metric: metric.name)
+def test_kinds_without_shares_are_refused_with_the_next_step(metric: Metric, tmp_path: Path) -> None:
+    write_summary(summary_of(metric).bit_counts(), tmp_path / "day.parquet")
+    refused = invoke(str(tmp_path / "day.parquet"), "--database", str(tmp_path / "watch.sqlite"))
+    assert refused.exit_code == 1
+    assert re.match(rf"Error: {metric.name}: .* (Use|Decode) ", refused.stderr), refused.stderr
+
+
+@pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
+def test_a_summary_without_period_is_refused(metric: Metric, tmp_path: Path) -> None:
+    one_report = np.eye(1, metric.num_cohorts, dtype=np.int64)[0]
+    ones = np.zeros((metric.num_cohorts, metric.num_bits), np.int64)
+    write_summary(BitCounts(metric, one_report, ones), tmp_path / "undated.parquet")
+    refused = invoke(str(tmp_path / "undated.parquet"), "--database", str(tmp_path / "watch.sqlite"))
+    assert refused.exit_code == 1
+    assert f"{metric.name}: a summary has no period" in refused.stderr
+    assert "hubbub pull" in refused.stderr
+
+
+def test_what_cannot_be_watched_is_refused_before_a_period_is_due(unseen_seed: int) -> None:
+    """A run says it on its first night, and not when the first period is closed."""
+    samples = counts([0.3], unseen_seed, closed=False)
+    with pytest.raises(ParameterError, match="theme has no value 'drak' for a band"):
+        run(samples, rules=Rules(bands={"drak": (0.1, 0.2)}))
+    mean = Metric.ordinal("minutes", Buckets((0, 60), default=0, estimate=Estimand.MEAN), NOISE, period="week")
+    sample = simulate(mean, {"5": 10}, np.random.default_rng(unseen_seed), periods=WEEKS[:1])
+    with pytest.raises(SummaryError, match="mean"):
+        watch(mean, [sample], None, Rules(), {}, datetime.fromisoformat(WEEKS[0]).replace(tzinfo=UTC))
