@@ -10,15 +10,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
-from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from hubbub.metrics.metric import Metric
 from hubbub.privacy import Guarantee, published_guarantee
 from hubbub.privacy.central import RELEASE_DELTA
-from hubbub.text import DISTRIBUTION, visible_text
+from hubbub.text import DISTRIBUTION
 from hubbub.wire.dates import parse_period
 from hubbub.wire.json_values import json_value
 from hubbub_decoder.data.csv_cells import csv_bytes
+from hubbub_decoder.documents.atom import MAX_ENTRIES, AtomEntry, atom_feed
 from hubbub_decoder.publishing.groups import composed_epsilon
 from hubbub_decoder.results.decoding import Decoding
 from hubbub_decoder.results.estimates import Estimate
@@ -27,8 +27,6 @@ from hubbub_decoder.results_store.store import PeriodKey, Release
 FORMAT = "hubbub-published"
 VERSION = 1
 FOLDER = f"v{VERSION}"
-MAX_ENTRIES = 100
-_FEED = "http://www.w3.org/2005/Atom"
 _ESTIMATE = (
     "candidate",
     "indistinguishable_from",
@@ -222,20 +220,15 @@ def latest(published: Iterable[PublishedPeriod]) -> list[PublishedPeriod]:
 
 
 def feed(latest: Sequence[PublishedPeriod]) -> bytes:
-    """Atom feed of periods, the latest first. Source: RFC 4287; its addresses are relative to that of the feed."""
-    root = Element("feed", xmlns=_FEED)
-    SubElement(root, "title").text = "Published metrics"
-    SubElement(root, "id").text = "urn:hubbub:published"
-    SubElement(root, "updated").text = latest[0].closed if latest else "1970-01-01T00:00:00Z"
-    SubElement(SubElement(root, "author"), "name").text = "hubbub"
-    for period in latest:
-        entry = SubElement(root, "entry")
-        SubElement(entry, "title").text = f"{period.metric.title}, {period.period}"
-        SubElement(entry, "id").text = f"urn:hubbub:published:{period.metric.digest}:{period.period}"
-        SubElement(entry, "updated").text = period.closed
-        SubElement(entry, "link", href=period.address)
-        SubElement(entry, "summary").text = visible_text(
-            " ".join(filter(None, (f"{period.num_reports:,} reports.", period.metric.description)))
+    """Atom feed of periods, the latest first; its addresses are relative to that of the feed."""
+    entries = [
+        AtomEntry(
+            f"{period.metric.title}, {period.period}",
+            f"urn:hubbub:published:{period.metric.digest}:{period.period}",
+            period.closed,
+            " ".join(filter(None, (f"{period.num_reports:,} reports.", period.metric.description))),
+            period.address,
         )
-    indent(root)
-    return f'<?xml version="1.0" encoding="utf-8"?>\n{tostring(root, encoding="unicode")}\n'.encode()
+        for period in latest
+    ]
+    return atom_feed("Published metrics", "urn:hubbub:published", entries)
