@@ -22,10 +22,20 @@ from hubbub_decoder.cli.shared import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hubbub_decoder.watch.look import Alarm, Rules
+    from hubbub_decoder.watch.look import Rules
     from hubbub_decoder.watch.watch import WatchResult
 
 ALARM_EXIT_CODE = 3
+
+
+def _webhook(_: click.Context, __: click.Parameter, url: str | None) -> str | None:
+    from hubbub.errors import ParameterError
+    from hubbub_decoder.watch.notifications import check_webhook
+
+    try:
+        return None if url is None else check_webhook(url)
+    except ParameterError as problem:
+        raise click.BadParameter(str(problem)) from None
 
 
 @click.command(short_help="Raise an alarm when shares change.")
@@ -67,6 +77,21 @@ ALARM_EXIT_CODE = 3
     type=click.IntRange(min=0),
     help="Look at a period so many days after its end, although reports may still come. Default: when it is closed.",
 )
+@click.option(
+    "--webhook",
+    metavar="URL",
+    envvar="HUBBUB_WEBHOOK",
+    show_envvar=True,
+    callback=_webhook,
+    help="POST new alarms to this URL as JSON. Nothing is recorded unless it answers 2xx, so that the next run sends them again.",
+)
+@click.option(
+    "--atom",
+    "atom_path",
+    type=PATH,
+    metavar="FILE",
+    help="Write an Atom feed of all alarms of the metric in the database.",
+)
 @json_option
 @statistics_option(
     "--false-alarms",
@@ -93,6 +118,8 @@ def command(
     smallest_change: float,
     fewest_reports: float,
     open_after: int | None,
+    webhook: str | None,
+    atom_path: Path | None,
     as_json: bool,
     false_alarms: float,
     baseline: int,
@@ -117,10 +144,14 @@ def command(
     from hubbub.metrics.group import PERIOD
     from hubbub_decoder.comparison.trends import divide
     from hubbub_decoder.data.candidates import read_candidates
+    from hubbub_decoder.data.output_files import atomic_write, check_output_path
     from hubbub_decoder.results_store.database import open_results_database
     from hubbub_decoder.watch.look import Rules
+    from hubbub_decoder.watch.notifications import alarm_feed, post_alarms
     from hubbub_decoder.watch.watch import watch
 
+    if atom_path is not None:
+        check_output_path(atom_path)
     limits = {value: (low, high) for value, low, high in bands}
     rules = Rules(false_alarms, baseline, limits, smallest_change, fewest_reports, not independent_clients)
     candidates = None if candidates_path is None else read_candidates(candidates_path)
@@ -136,9 +167,15 @@ def command(
     else:
         for line in _lines(found, rules):
             click.echo(line)
-    # Recorded after they are printed: a run that is killed between raises its alarms once more.
+    # Recorded after they are printed and sent: a run that ends between raises its alarms once more.
+    if webhook is not None and found.new_alarms:
+        post_alarms(webhook, metric, found.new_alarms)
     with open_results_database(database) as store:
         store.write_looks(metric, [look.stored() for look in found.looks])
+        looks = store.looks(metric)
+    if atom_path is not None:
+        with atomic_write(atom_path) as file:
+            file.write(alarm_feed(metric, looks))
     if found.new_alarms:
         raise SystemExit(ALARM_EXIT_CODE)
 
@@ -147,6 +184,7 @@ def _lines(found: WatchResult, rules: Rules) -> Iterator[str]:
     """Yield what a person reads: what was looked at, each alarm with its next step, and what the looks can find."""
     from hubbub.text import format_count
     from hubbub_decoder.documents.document import format_share
+    from hubbub_decoder.watch.notifications import alarm_sentence
 
     known = f"{format_count(found.num_known, 'period')} looked at before, {found.num_waiting:,} still open"
     if not found.looks:
@@ -158,31 +196,12 @@ def _lines(found: WatchResult, rules: Rules) -> Iterator[str]:
     for look in found.looks:
         for alarm in look.alarms:
             if alarm.is_new:
-                yield f"ALARM {alarm.period}: {_sentence(alarm)}"
+                yield f"ALARM {alarm.period}: {alarm_sentence(alarm)}"
             elif look is last:
-                yield f"continues since {alarm.since}: {_sentence(alarm)}"
+                yield f"continues since {alarm.since}: {alarm_sentence(alarm)}"
     number = len(found.new_alarms)
     yield f"New alarms: {number:,}. In a year without a change, a share raises one with probability {rules.false_alarms:g} at most."
     if last.detectable < 1:
         yield f"A lasting change of {format_share(last.detectable)} is found within three periods with probability 0.9."
     if number:
         yield "Next: `hubbub decode SUMMARY... --by period` shows all periods. Compare the day of the alarm with releases of your app."
-
-
-def _sentence(alarm: Alarm) -> str:
-    """What was found, with the interval, and what it was compared with."""
-    from hubbub.text import escape_untrusted
-    from hubbub_decoder.documents.document import format_share
-    from hubbub_decoder.results.estimates import share_text
-
-    if alarm.rule == "reports":
-        return f"{alarm.estimate:,.0f} reports, and the median of {_days(alarm.baseline)} is {alarm.reference:,.0f}."
-    of, interval = escape_untrusted(alarm.value), (alarm.estimate, alarm.low, alarm.high)
-    window = "" if alarm.num_periods == 1 else f" in the last {alarm.num_periods} periods"
-    if alarm.rule == "band":
-        return f"{of} has {share_text(*interval)}{window}, {alarm.side} its band, which ends at {format_share(alarm.reference)}."
-    return f"{of} changed by {share_text(*interval, '+')}{window}, from {format_share(alarm.reference)} in {_days(alarm.baseline)}."
-
-
-def _days(baseline: tuple[str, ...]) -> str:
-    return " .. ".join(dict.fromkeys(baseline))

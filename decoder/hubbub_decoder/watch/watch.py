@@ -97,7 +97,7 @@ def watch(
     for number, period in enumerate(due):
         sample = by_period.get(period)
         if period in known and (known[period].num_reports or sample is None):
-            before, num_known = from_json_value(tuple[Alarm, ...], json.loads(known[period].alarms)), num_known + 1
+            before, num_known = stored_alarms(known[period]), num_known + 1
             continue
         progress(f"looking at {period}", number / len(due))
         earlier = [sample for sample in samples if sample.periods[0] < period]
@@ -106,6 +106,12 @@ def watch(
         before = tuple(replace(alarm, since=since.get(alarm.key, period)) for alarm in look.alarms)
         looks.append(replace(look, alarms=before))
     return WatchResult(metric, tuple(looks), num_known, len({*by_period} - {*due}))
+
+
+def stored_alarms(look: Look) -> tuple[Alarm, ...]:
+    """Alarms of a look that the database remembers, also those that continue."""
+    alarms: tuple[Alarm, ...] = from_json_value(tuple[Alarm, ...], json.loads(look.alarms))
+    return alarms
 
 
 def _look_at(

@@ -1,14 +1,18 @@
-"""The worked example of docs/how-to/watching.md: its code and commands run and print what the page shows."""
+"""docs/how-to/watching.md: its code and commands run, and those of the example print what the page shows."""
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from hubbub.cli import main
+from tests.decoder.watch.test_notifications import webhook
 from tests.support.paths import DOCS
 
 PAGE = (DOCS / "how-to" / "watching.md").read_text(encoding="utf-8")
@@ -32,3 +36,29 @@ def test_example_of_the_page_prints_its_output(tmp_path: Path, monkeypatch: pyte
         assert NUMBER.sub("#", expected).split() == NUMBER.sub("#", printed).split()
         for number, other in zip(NUMBER.findall(expected), NUMBER.findall(printed), strict=True):
             assert float(number[:-1]) == pytest.approx(float(other[:-1]), abs=0.03)
+
+
+def test_commands_of_a_nightly_run_end_without_an_error_at_an_alarm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each in a database of its own; the mail is a file, and the webhook answers 200."""
+    monkeypatch.chdir(tmp_path)
+    (code,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    exec(compile(code, "docs/how-to/watching.md", "exec"), {})  # noqa: S102
+    folder = tmp_path / "summaries" / "theme@1234"
+    folder.mkdir(parents=True)
+    for path in tmp_path.glob("theme-*.parquet"):
+        path.rename(folder / path.name)
+    scripts = re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)
+    start = f'set -eu; hubbub() {{ "{sys.executable}" -m hubbub "$@" --open-after 0; }}; mail() {{ cat > mail.txt; }}\n'
+    with webhook(200) as server:
+        for number, script in enumerate(scripts):
+            text = script.replace("watch.sqlite", f"{number}.sqlite").replace(
+                "https://chat.example.org/hooks/KEY", server.url
+            )
+            subprocess.run(["bash", "-c", start + text], check=True)
+    assert json.loads((tmp_path / "watch.json").read_text())["new_alarms"] == 2
+    assert (tmp_path / "mail.txt").read_text().count("ALARM") == 2
+    (body,) = server.bodies
+    assert body["text"].count("changed by") == len(body["alarms"]) == 2
+    assert (tmp_path / "alarms.atom").read_text().count("<entry>") == 2
