@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +21,7 @@ from hubbub_decoder.cli.shared import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from hubbub_decoder.watch.look import Rules
     from hubbub_decoder.watch.watch import WatchResult
@@ -183,7 +184,6 @@ def command(
 def _lines(found: WatchResult, rules: Rules) -> Iterator[str]:
     """Yield what a person reads: what was looked at, each alarm with its next step, and what the looks can find."""
     from hubbub.text import format_count
-    from hubbub_decoder.documents.document import format_share
     from hubbub_decoder.watch.notifications import alarm_sentence
 
     known = f"{format_count(found.num_known, 'period')} looked at before, {found.num_waiting:,} still open"
@@ -201,7 +201,17 @@ def _lines(found: WatchResult, rules: Rules) -> Iterator[str]:
                 yield f"continues since {alarm.since}: {alarm_sentence(alarm)}"
     number = len(found.new_alarms)
     yield f"New alarms: {number:,}. In a year without a change, a share raises one with probability {rules.false_alarms:g} at most."
-    if last.detectable < 1:
-        yield f"A lasting change of {format_share(last.detectable)} is found within three periods with probability 0.9."
+    yield _power([look.detectable for look in found.looks if not math.isnan(look.detectable)])
     if number:
         yield "Next: `hubbub decode SUMMARY... --by period` shows all periods. Compare the day of the alarm with releases of your app."
+
+
+def _power(detectable: Sequence[float]) -> str:
+    """What the last look could find; detectable : of each look that has it."""
+    from hubbub_decoder.documents.document import format_share
+
+    if not detectable:
+        return "The change that is found with probability 0.9 is printed when four periods have reports."
+    if detectable[-1] >= 1:
+        return "With so few reports, no change at all is found within three periods with probability 0.9."
+    return f"A lasting change of {format_share(detectable[-1])} is found within three periods with probability 0.9."

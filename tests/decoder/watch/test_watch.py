@@ -304,3 +304,24 @@ def test_what_cannot_be_watched_is_refused_before_a_period_is_due(unseen_seed: i
     sample = simulate(mean, {"5": 10}, np.random.default_rng(unseen_seed), periods=WEEKS[:1])
     with pytest.raises(SummaryError, match="mean"):
         watch(mean, [sample], None, Rules(), {}, datetime.fromisoformat(WEEKS[0]).replace(tzinfo=UTC))
+
+
+@pytest.mark.parametrize("options", [[], ["--independent-clients"]], ids=["same clients", "independent clients"])
+@pytest.mark.parametrize(
+    ("num_periods", "clients", "says"),
+    [
+        (3, CLIENTS, "is printed when four periods have reports"),
+        (4, 4, "With so few reports, no change at all is found"),
+        (4, CLIENTS, "A lasting change of "),
+    ],
+)
+def test_power_is_always_printed(
+    num_periods: int, clients: int, says: str, options: list[str], tmp_path: Path, unseen_seed: int
+) -> None:
+    """Also if the last week has no summary."""
+    files = list[str]()
+    for number, sample in enumerate(counts([0.3] * num_periods, unseen_seed, clients)):
+        files.append(str(tmp_path / f"{number}.parquet"))
+        write_summary(sample, files[-1])
+    result = invoke(*files, "--database", str(tmp_path / "watch.sqlite"), "--open-after", "0", *options)
+    assert says in result.stdout, result.output
