@@ -22,10 +22,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy import sparse
-from scipy.linalg import lapack
+from scipy.linalg import blas, lapack
 from scipy.sparse.linalg import LinearOperator, cg
 
 from hubbub.mechanisms.privset import PrivSet
@@ -59,7 +60,7 @@ class Cells:
     noise   : of a report      mechanism : of the rows
     """
 
-    matrix: sparse.csc_array
+    matrix: sparse.csr_array
     y: Floats
     reports: Floats
     clients: Floats
@@ -73,7 +74,7 @@ class Cells:
         rows = (used[:, None] * k + np.arange(buckets)).ravel()
         reports = np.repeat(evidence.counts.reports[used].astype(float), buckets)
         return cls(
-            sparse.csc_array(design.matrix.tocsr()[rows].astype(float)),
+            sparse.csr_array(design.matrix.tocsr()[rows].astype(float)),
             evidence.bit_shares[used, :buckets].ravel(),
             reports,
             reports / evidence.repetition.per_client,
@@ -114,7 +115,7 @@ class Overlap:
     together: Floats
 
     @classmethod
-    def of(cls, matrix: sparse.csc_array, shares: Floats, unlisted: float) -> Overlap:
+    def of(cls, matrix: sparse.csr_array, shares: Floats, unlisted: float) -> Overlap:
         """Overlap where items of a client are independent.
 
         shares : (M,) in [0, 1]      unlisted : u
@@ -134,47 +135,58 @@ class Solution:
     unlisted: float
 
     @classmethod
-    def of(cls, matrix: sparse.csc_array, response: Floats, weights: Floats) -> Solution:
+    def of(cls, matrix: sparse.csr_array, response: Floats, weights: Floats) -> Solution:
         """Solve the normal equations by conjugate gradients; their condition is that of random columns, about 4 for M = R / 11."""
-        information = Information.of(matrix, weights)
-        total = weights.sum()
-        level = float(weights @ response) / total
+        information = Information(matrix, weights)
+        level = float(weights @ response) / information.total
         moment = matrix.T @ (weights * (response - level))
         shares = information.solve(moment)
-        return cls(weights, shares, level - float(information.of_level @ shares) / total)
+        return cls(weights, shares, level - float(information.of_level @ shares) / information.total)
 
 
 @dataclass(frozen=True, eq=False)
 class Information:
-    """Information of the shares after that of u: X' W X - g g' / s        g = X' W 1 (M,)        s = sum of W."""
+    """Information of the shares after that of u: X' W X - g g' / s        g = X' W 1 (M,)        s = sum of W.
 
-    gram: sparse.csc_array
-    of_level: Floats
-    total: float
+    Entries of X are 0 and 1, so g is also the diagonal of X' W X.
+    """
 
-    @classmethod
-    def of(cls, matrix: sparse.csc_array, weights: Floats) -> Information:
-        """Information at given weights (C B,)."""
-        weighted = sparse.csc_array(sparse.diags_array(weights) @ matrix)
-        return cls(sparse.csc_array(matrix.T @ weighted), matrix.T @ weights, float(weights.sum()))
+    matrix: sparse.csr_array
+    weights: Floats
+
+    @cached_property
+    def of_level(self) -> Floats:
+        """Information g of u and each share."""
+        return np.asarray(self.matrix.T @ self.weights)
+
+    @property
+    def total(self) -> float:
+        """Information s of u."""
+        return float(self.weights.sum())
 
     def solve(self, moment: Floats) -> Floats:
         """Product of the inverse and a vector (M,)."""
-        size, diagonal = len(moment), self.gram.diagonal()
-        operator = LinearOperator(
-            (size, size), lambda v: self.gram @ v - self.of_level * (self.of_level @ v / self.total), dtype=float
-        )
-        scaled = LinearOperator((size, size), lambda v: v / diagonal, dtype=float)
+        size, total = len(moment), self.total
+
+        def product(v: Floats) -> Floats:
+            return np.asarray(
+                self.matrix.T @ (self.weights * (self.matrix @ v)) - self.of_level * (self.of_level @ v / total)
+            )
+
+        operator = LinearOperator((size, size), product, dtype=float)
+        scaled = LinearOperator((size, size), lambda v: v / self.of_level, dtype=float)
         return np.asarray(cg(operator, moment, rtol=_TOLERANCE, M=scaled)[0])
 
-    def inverse_root(self) -> Floats:
-        """L^-1 of the Cholesky factor L, (M, M): the inverse is its transpose times itself."""
-        dense = self.gram.toarray(order="F")
-        dense -= np.outer(self.of_level, self.of_level / self.total)
+    def inverse(self) -> Floats:
+        """Inverse, (M, M), in the memory of the information."""
+        gram = self.matrix.T @ sparse.diags_array(self.weights) @ self.matrix
+        dense = blas.dsyr(-1 / self.total, self.of_level, lower=True, a=gram.toarray(order="F"), overwrite_a=True)
         factor, failed = lapack.dpotrf(dense, lower=True, overwrite_a=True)
-        inverse, singular = lapack.dtrtri(factor, lower=True, overwrite_c=True)
+        inverse, singular = lapack.dpotri(factor, lower=True, overwrite_c=True)
         if failed or singular:
             raise CandidateError("the candidates cannot be told apart: pass fewer, or decode reports of more cohorts")
+        for column in range(len(inverse)):
+            inverse[column, column + 1 :] = inverse[column + 1 :, column]
         return np.asarray(inverse)
 
 
@@ -185,12 +197,12 @@ def fit_hashed_sets(evidence: Evidence, design: DesignMatrix, target: Target, me
     cells = Cells.of(evidence, design, mechanism)
     solution, overlap = _fit(cells, size / independent)
     shares, weights = solution.shares, solution.weights
-    information = Information.of(cells.matrix, weights)
-    root = information.inverse_root()
+    information = Information(cells.matrix, weights)
+    covariance = information.inverse()
     residuals = cells.y + overlap.overlap - solution.unlisted - cells.matrix @ shares
     freedom = len(residuals) - size - 1
     scale = max(1.0, float(weights @ residuals**2) / freedom)
-    variances = scale * np.einsum("ij,ij->j", root, root)
+    variances = scale * covariance.diagonal()
     clients, at = evidence.num_clients, np.clip(shares, 0, 1)
     drawn = at * (1 - at) / clients
     cumulants = _cumulants(cells, overlap.touched, weights, at, np.maximum(variances - drawn, variances / size**2))
@@ -208,8 +220,8 @@ def fit_hashed_sets(evidence: Evidence, design: DesignMatrix, target: Target, me
     of_mean = np.array([max(of_total, 0.0) / size**2])
 
     def influence(candidates: Indices) -> ReportInfluence:
-        covariance = root[:, candidates].T @ root
-        changes = _changes_by_one_report(cells, overlap.touched, weights, information, covariance)
+        of_some = np.ascontiguousarray(covariance[:, candidates])
+        changes = _changes_by_one_report(cells, overlap.touched, weights, information, of_some)
         return ReportInfluence.from_changes(shares[candidates], changes, evidence.num_reports)
 
     return ItemFit(
@@ -267,9 +279,8 @@ def _is_unexplained(cells: Cells, residuals: Floats, touched: Floats) -> Flags:
     return np.asarray(np.minimum(*tails) < _UNEXPLAINED)
 
 
-def _two_largest(matrix: sparse.csc_array, shares: Floats) -> tuple[Floats, Floats]:
+def _two_largest(rows: sparse.csr_array, shares: Floats) -> tuple[Floats, Floats]:
     """Largest and second largest share of the candidates of each cell, (C B,); 0 where there are fewer."""
-    rows = matrix.tocsr()
     values, starts = shares[rows.indices], rows.indptr[:-1]
     filled = np.diff(rows.indptr) > 0
     largest, second = np.zeros((2, len(starts)))
@@ -301,20 +312,20 @@ def _changes_by_one_report(
 ) -> Iterator[Extremes]:
     """Yield the changes of D estimates by one report more in each cohort, over all rows of w ones.
 
-    covariance : (D, M) rows of the candidates
+    covariance : (M, D) columns of the candidates
     """
     mechanism, buckets = cells.mechanism, cells.mechanism.num_items
     p, w, slope = mechanism.prob_p, mechanism.num_ones, mechanism.prob_q - mechanism.prob_p
-    rows = cells.matrix.tocsr()
-    of_level = covariance @ information.of_level / information.total
+    of_level = information.of_level @ covariance / information.total
     for start in range(0, len(touched), buckets):
         some = slice(start, start + buckets)
-        influence = ((rows[some] @ covariance.T).T - of_level[:, None]) * (weights[some] / cells.reports[some])
-        influence = np.pad(influence, ((0, 0), (0, mechanism.max_items)))  # blanks
+        influence = np.zeros((covariance.shape[1], mechanism.num_values))  # 0 in the blanks
+        influence[:, :buckets] = (
+            (cells.matrix[some] @ covariance - of_level) * (weights[some] / cells.reports[some])[:, None]
+        ).T
         constants = influence.sum(axis=1) * p / slope + influence[:, :buckets] @ touched[some]
-        order = np.argsort(influence, axis=1)
-        ordered = np.take_along_axis(influence, order, axis=1)
+        order = np.argpartition(influence, (w - 1, -w), axis=1)
+        least, largest = (np.take_along_axis(influence, at, axis=1).sum(axis=1) for at in (order[:, :w], order[:, -w:]))
         ones = np.zeros(influence.shape, np.uint8)
         np.put_along_axis(ones, order[:, -w:], 1, axis=1)
-        least, largest = ordered[:, :w].sum(axis=1) / slope, ordered[:, -w:].sum(axis=1) / slope
-        yield Extremes(least, largest, ones).less(constants)
+        yield Extremes(least / slope, largest / slope, ones).less(constants)

@@ -13,6 +13,7 @@ from hubbub.errors import ParameterError, SummaryError
 from hubbub.metrics.kinds import SetKind, Value
 from hubbub.metrics.kinds.sets import SEPARATOR, AskedItemKind, HashedSetKind, WholeSetKind
 from hubbub.text import format_count
+from hubbub_decoder.blas_threads import idle_blas_threads
 from hubbub_decoder.data.populations import distribution_shares, draw_population
 from hubbub_decoder.documents.finding import Finding, Severity
 from hubbub_decoder.errors import PopulationError
@@ -131,7 +132,8 @@ class HashedSetOperations(KindOperations[HashedSetKind], of=HashedSetKind):
         design, repeated = hash_candidates(self.metric, candidates)
         progress(f"estimating {format_count(len(design.groups), 'share')}", _FITTING)
         mechanism, counts = self.kind.mechanism, evidence.counts
-        fit = fit_hashed_sets(evidence, design, options.target, mechanism)
+        with idle_blas_threads(len(design.groups)):
+            fit = fit_hashed_sets(evidence, design, options.target, mechanism)
         decoding = build_item_decoding(fit, design.groups, np.arange(len(design.groups)), evidence, options)
         found = (
             *warnings.few_reports(counts),
