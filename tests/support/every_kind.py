@@ -21,6 +21,7 @@ DELAY = Metric.ordinal(
 ROWS = SubsetSelection(num_values=4, num_ones=1, prob_q=0.7, permanent_q=0.75)
 THEME = Metric("theme", CategoricalKind.one_hot(("dark", "light", "system"), None, ROWS))
 PACKAGES = PrivSet(num_values=6, max_items=2, num_ones=2, prob_hit=0.75)
+EXTENSIONS = PrivSet(num_values=64, max_items=4, num_ones=5, prob_hit=0.75)
 VERSION = Group("version", ("1.x", "2.x", "other"))
 METRICS = (
     Metric.string("homepage", PARAMS, hold=4, description="start page", owner="a@example.org"),
@@ -33,6 +34,7 @@ METRICS = (
     Metric.ordinal("size", Buckets((0, 512), estimate=Estimand.MEAN, default=0), UnaryResponse(**NOISE)),
     Metric.set("plugins", ("spelling", "preview", "vim"), UnaryResponse(**NOISE)),
     Metric.set("packages", ("curl", "git", "vim", "zsh"), PACKAGES),
+    Metric.set("extensions", None, EXTENSIONS, num_cohorts=16),
     THEME,
     Metric.joint("os_and_page", (OS, Metric.string("page", PARAMS))),
     Metric.joint("theme_and_page", (THEME, Metric.string("page", PARAMS))),

@@ -26,7 +26,7 @@ def population_of(metric: Metric) -> Mapping[Any, int]:
     if isinstance(metric.kind, JointKind):
         parts = [list(population_of(part)) for part in metric.components]
         values: list[Any] = list(zip(*(part[:2] for part in parts), strict=True))
-    elif isinstance(metric.kind, StringKind):
+    elif metric.kind.needs_candidates:
         values = list(STRINGS[:-1])
     elif isinstance(metric.kind, MeanKind):
         values = ["100", "400"]
@@ -36,8 +36,8 @@ def population_of(metric: Metric) -> Mapping[Any, int]:
 
 
 def candidates_of(metric: Metric) -> tuple[str, ...] | None:
-    """Candidates of a string metric; None: another kind."""
-    return STRINGS if isinstance(metric.kind, StringKind) else None
+    """Candidates, if the metric needs any."""
+    return STRINGS if metric.kind.needs_candidates else None
 
 
 def summary_of(metric: Metric, day: str = DAYS[0]) -> Any:

@@ -100,13 +100,15 @@ def compare_decodings(
 ) -> Comparison:
     """Comparison of two samples that are decoded already, with the decodings' confidence, false discovery rate and target.
 
-    candidates : as they were decoded; a design matrix for a string metric
+    candidates : as they were decoded; a design matrix where they were hashed
     known      : the overlap; None: estimated from the reports
     """
     first, second = evidence
     metric = first.metric if first.metric.digest == second.metric.digest else first.metric.in_group(None)
     totals: tuple[Change, ...] = ()
-    if isinstance(candidates, DesignMatrix):
+    if not metric.kind.has_exclusive_values:
+        found, changes = known or Overlap.unknown(), _item_rows(decodings)
+    elif isinstance(candidates, DesignMatrix):
         first, second = first.held_out(), second.held_out()
         if not (first.used & second.used).any():
             raise SummaryError(
@@ -261,15 +263,31 @@ def _category_rows(
         Sample(evidence, np.array([decoding[name].share for name in names]))
         for evidence, decoding in zip((first, second), decodings, strict=True)
     ]
-    if metric.kind.has_exclusive_values:
-        d, variances = category_changes(pair[0], pair[1], names, overlap, decodings[0].target)
-    else:  # items of sets: what the same clients repeat is not taken off, which is conservative
-        d = pair[1].expected - pair[0].expected
-        variances = np.array([sum(decoding[name].std_error ** 2 for decoding in decodings) for name in names])
-    errors = np.sqrt(variances)
+    d, variances = category_changes(pair[0], pair[1], names, overlap, decodings[0].target)
+    return _normal_rows([(name,) for name in names], decodings, d, np.sqrt(variances))
+
+
+def _item_rows(decodings: Sequence[Decoding]) -> tuple[Change, ...]:
+    """Tested changes of all items of sets: differences of both decodings, with the sum of their variances.
+
+    What both samples have in common, the noise that the same clients repeat and the buckets of unlisted items, has a positive covariance. It is
+    not taken off, which is conservative.
+    """
+    groups = [estimate.group for estimate in decodings[0]]
+    share, error = (
+        np.array([[getattr(decoding[group[0]], field) for group in groups] for decoding in decodings])
+        for field in ("share", "std_error")
+    )
+    return _normal_rows(groups, decodings, share[1] - share[0], np.sqrt((error**2).sum(axis=0)))
+
+
+def _normal_rows(
+    groups: Sequence[tuple[str, ...]], decodings: Sequence[Decoding], d: Floats, errors: Floats
+) -> tuple[Change, ...]:
+    """Tested changes with normal errors."""
     p = np.minimum(1, 2 * _tail(None, np.abs(d), errors))
     reach = float(norm.isf((1 - decodings[0].confidence) / 2)) * errors
-    return _rows([(name,) for name in names], decodings, d, errors, (d - reach, d + reach), p)
+    return _rows(groups, decodings, d, errors, (d - reach, d + reach), p)
 
 
 def category_changes(

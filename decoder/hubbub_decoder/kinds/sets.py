@@ -5,11 +5,11 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import NoReturn, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
-from hubbub.errors import ParameterError, SummaryError
+from hubbub.errors import ParameterError
 from hubbub.metrics.kinds import SetKind, Value
 from hubbub.metrics.kinds.sets import SEPARATOR, AskedItemKind, HashedSetKind, WholeSetKind
 from hubbub.text import format_count
@@ -145,12 +145,6 @@ class HashedSetOperations(KindOperations[HashedSetKind], of=HashedSetKind):
             *larger_sets(mechanism.max_items),
         )
         return replace(decoding, warnings=found)
-
-    def check_comparable(self) -> NoReturn:
-        raise SummaryError(
-            f"{self.metric.name}: changes of sets of hashed items are not estimated. Decode each sample: shares of different clients differ with the "
-            "variance std_error_a**2 + std_error_b**2."
-        )
 
     def reason_to_skip(self, *, has_candidates: bool) -> str | None:
         return None if has_candidates else f"no candidates: add {self.metric.name}.txt to the directory of --candidates"

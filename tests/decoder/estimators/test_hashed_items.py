@@ -11,9 +11,8 @@ from scipy.stats import norm
 
 from hubbub import Metric, PrivSet
 from hubbub.encoding.bloom import bloom_bits
-from hubbub.errors import SummaryError
 from hubbub.summary import BitCounts
-from hubbub_decoder import compare, decode, describe, simulate
+from hubbub_decoder import compare, decode, decode_each, describe, simulate
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.documents.finding import Severity
 from hubbub_decoder.errors import CandidateError
@@ -128,6 +127,39 @@ def test_decoding_has_the_errors_of_its_law(unseen_seed: int) -> None:
     assert np.mean(np.square(means)) < 1 + 6 * (2 / 16) ** 0.5
 
 
+def test_changes_have_the_errors_of_both_decodings(unseen_seed: int) -> None:
+    """Squares of 960 changes over their variances have the mean 1, as in the test of one decoding; the samples have no client in common."""
+    rng, z = np.random.default_rng(unseen_seed), []
+    for _ in range(16):
+        (first, of_first), (second, of_second) = population(20_000, rng), population(40_000, rng)
+        pair = (
+            simulate(PACKAGES, first, rng, periods=["2026-03-02"]),
+            simulate(PACKAGES, second, rng, periods=["2026-03-03"]),
+        )
+        changes = compare(*pair, NAMES, same_clients=False, target="reporters")
+        true = dict(zip(NAMES, of_second - of_first, strict=True))
+        z += [(change.change - true[change.candidate]) / change.std_error for change in changes]
+        assert len(changes) == len(NAMES)
+    assert np.abs(z).max() < 6.5
+    assert np.mean(np.square(z)) == pytest.approx(1, abs=norm.isf(1e-6) * 1.5 * (2 / len(z)) ** 0.5)
+
+
+def test_change_of_an_item_is_detected_and_no_change_of_others(unseen_seed: int) -> None:
+    """Two items change by .4 and -.2, more than 20 standard errors; an unlisted item of half of the clients changes nothing."""
+    rng, days = np.random.default_rng(unseen_seed), ("2026-03-02", "2026-03-03", "2026-03-04")
+    summaries = []
+    for number, day in enumerate(days):
+        own = 10_000 * (number + 1)
+        clients = {"item 3,not listed": own, "item 3": own, "item 4,not listed": 50_000 - own, "": 50_000 - own}
+        summaries.append(simulate(PACKAGES, clients, rng, periods=[day]))
+    trends = decode_each(summaries, NAMES)
+    assert {*trends.changed} >= {"item 3", "item 4"}
+    true = {"item 3": 0.4, "item 4": -0.2}
+    for changes in (trends.overall, compare(summaries[0], summaries[2], NAMES)):
+        assert changes is not None
+        assert all(abs(change.change - true.get(change.candidate, 0)) < 6 * change.std_error for change in changes)
+
+
 def test_decoding_tests_the_candidates_and_says_what_larger_sets_mean(unseen_seed: int) -> None:
     rng = np.random.default_rng(unseen_seed)
     clients, _ = population(100_000, rng)
@@ -162,5 +194,3 @@ def test_too_many_candidates_and_none_are_refused() -> None:
         decode(counts, [f"v{number}" for number in range(600)])
     with pytest.raises(CandidateError, match="a set metric can only be decoded for given strings"):
         decode(counts)
-    with pytest.raises(SummaryError, match="changes of sets of hashed items are not estimated"):
-        compare(counts, counts, NAMES)
