@@ -31,6 +31,7 @@ VALUES: dict[str, Sequence[Any]] = {
     "size": [0, 512],
     "plugins": [["spelling", "preview", "vim"], []],
     "packages": [["git", "vim", "zsh"], ["curl"], []],
+    "extensions": [["é", "b"], ["a", "b", "c", "d", "e"], []],
     "theme": ["dark", "light", "system"],
     "os_and_page": [{"os": "linux", "page": "a"}, {"page": "b"}],
     "theme_and_page": [{"theme": "dark", "page": "a"}, {"theme": "light"}],

@@ -20,7 +20,16 @@ from hubbub_decoder.results.loadable import Loadable
 from hubbub_decoder.results.table_result import TableResult
 from tests.support.every_result import results
 
-TESTED = {"homepage", "words", "plugins", "packages", "os_and_page.page", "theme_and_page.page", "screened"}
+TESTED = {
+    "homepage",
+    "words",
+    "plugins",
+    "packages",
+    "extensions",
+    "os_and_page.page",
+    "theme_and_page.page",
+    "screened",
+}
 """Metrics whose candidates are tested: strings and items. Those of a closed list, numbers among them, are not."""
 
 
