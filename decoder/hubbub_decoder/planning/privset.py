@@ -1,7 +1,8 @@
 """PrivSet with the smallest variance within the wished epsilons.
 
 For given k, m and w the best t is the largest within the epsilon, because a smaller one is the same report followed by more noise. So w alone is
-searched. The variance first falls with w and then grows, so the search ends where it grows.
+searched. The variance of a small share first falls with w and then grows, so the search ends where it grows. That of a large share falls for longer:
+of all w with nearly the smallest variance of a small share, the best one for a share of a half is chosen.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from hubbub.mechanisms.privset import MAX_VALUES, PrivSet, numbers_of_rows
 from hubbub.mechanisms.probability import DYADIC_DIGITS
 from hubbub_decoder.planning.wishes import RowPlanner, Wishes
 
-_WORSE = 3  # numbers of ones with a larger variance, after which the search ends
+_WORSE = 3  # numbers of ones with a larger variance than is allowed, after which the search ends
+_ALLOWED = 1.05  # variance of the share, over the smallest one, for a smaller variance of large shares
+_LARGE_SHARE = 0.5
 _LARGEST_ODDS = 2.0**DYADIC_DIGITS
 
 
@@ -53,7 +56,7 @@ def rows_bits(wishes: Wishes) -> int:
 
 
 def best_privset(items: int, own: int, epsilon: float, share: float) -> PrivSet | None:
-    """Return the mechanism with the smallest variance of a share; None if a row has too many bits, or no t is within the epsilon.
+    """Return the mechanism with about the smallest variance of a share; None if a row has too many bits, or no t is within the epsilon.
 
     items : M      own : m      epsilon : of one report      share : x of the items
 
@@ -64,17 +67,26 @@ def best_privset(items: int, own: int, epsilon: float, share: float) -> PrivSet 
     k = items + own
     if not 1 <= own <= items or k > MAX_VALUES:
         return None
-    best, least, worse = None, math.inf, 0
+    found: list[tuple[float, float, PrivSet]] = []
+    least, worse = math.inf, 0
     for num_ones in range(1, k // 2 + 1):
         mechanism = _within(k, own, num_ones, epsilon)
         if mechanism is None:
             break
-        p, q = mechanism.prob_p, mechanism.prob_q
-        variance = (share * q * (1 - q) + (1 - share) * p * (1 - p)) / (q - p) ** 2
-        best, least, worse = (mechanism, variance, 0) if variance < least else (best, least, worse + 1)
+        variance = _variance(mechanism, share)
+        found.append((_variance(mechanism, max(share, _LARGE_SHARE)), variance, mechanism))
+        least = min(least, variance)
+        worse = worse + 1 if variance > _ALLOWED * least else 0
         if worse == _WORSE:
             break
-    return best
+    allowed = [row for row in found if row[1] <= _ALLOWED * least]
+    return min(allowed, key=lambda row: row[0])[2] if allowed else None
+
+
+def _variance(mechanism: PrivSet, share: float) -> float:
+    """Variance of a share times the number of clients."""
+    p, q = mechanism.prob_p, mechanism.prob_q
+    return (share * q * (1 - q) + (1 - share) * p * (1 - p)) / (q - p) ** 2
 
 
 def _within(num_values: int, max_items: int, num_ones: int, epsilon: float) -> PrivSet | None:
