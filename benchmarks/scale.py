@@ -29,6 +29,7 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.runner import Benchmark
+from benchmarks.service import family
 from benchmarks.tables import Row
 from hubbub import Metric, Params
 from hubbub.summary import summary_to_bytes
@@ -114,25 +115,6 @@ def measure(engine: str, place: str) -> dict[str, float]:
             }
         check = zlib.crc32(summary_to_bytes(folded.summary))
         return {"seconds": seconds, "processor": processor, "start": started - began, "check": check, **stages}
-
-
-def family(root: int) -> tuple[int, float]:
-    """Return the resident memory in bytes and the processor time in seconds of a process and its descendants, also of those that ended."""
-    parents, memory, ticks = dict[int, int](), dict[int, int](), dict[int, int]()
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            fields = (folder / "stat").read_text().rpartition(")")[2].split()
-        except OSError:  # it has ended
-            continue
-        number = int(folder.name)
-        parents[number] = int(fields[1])
-        memory[number] = int(fields[21]) * os.sysconf("SC_PAGE_SIZE")
-        ticks[number] = sum(map(int, fields[11:15]))
-    members = {root}
-    while more := {child for child, parent in parents.items() if parent in members} - members:
-        members |= more
-    seconds = sum(ticks.get(member, 0) for member in members) / os.sysconf("SC_CLK_TCK")
-    return sum(memory.get(member, 0) for member in members), seconds
 
 
 def in_own_process(engine: str, place: Path) -> dict[str, float]:

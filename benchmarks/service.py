@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
 import random
 import re
 import subprocess
@@ -151,3 +152,22 @@ def resident(pid: int, what: str) -> float:
     """Return the resident memory of a process in MiB: current (VmRSS) or peak (VmHWM)."""
     found = re.search(rf"{what}:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
     return int(found[1]) / 1024 if found else float("nan")
+
+
+def family(root: int) -> tuple[int, float]:
+    """Return the resident memory in bytes and the processor time in seconds of a process and its descendants, also of those that ended."""
+    parents, memory, ticks = dict[int, int](), dict[int, int](), dict[int, int]()
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            fields = (folder / "stat").read_text().rpartition(")")[2].split()
+        except OSError:  # it has ended
+            continue
+        number = int(folder.name)
+        parents[number] = int(fields[1])
+        memory[number] = int(fields[21]) * os.sysconf("SC_PAGE_SIZE")
+        ticks[number] = sum(map(int, fields[11:15]))
+    members = {root}
+    while more := {child for child, parent in parents.items() if parent in members} - members:
+        members |= more
+    seconds = sum(ticks.get(member, 0) for member in members) / os.sysconf("SC_CLK_TCK")
+    return sum(memory.get(member, 0) for member in members), seconds
