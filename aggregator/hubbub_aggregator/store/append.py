@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Sequence
+import sqlite3
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from sqlalchemy import Connection, Engine, bindparam, insert, select, text, update
@@ -11,7 +12,7 @@ from sqlalchemy import Connection, Engine, bindparam, insert, select, text, upda
 from hubbub.metrics.metric import Metric
 from hubbub.randomness import RandomBytes
 from hubbub.wire.batch import Batch
-from hubbub_aggregator.database.engine import Statement, insert_new, transaction
+from hubbub_aggregator.database.engine import DriverConnection, Statement, driver_transaction, insert_new, transaction
 from hubbub_aggregator.database.failpoints import reach
 from hubbub_aggregator.database.schema import collection, is_period, segment
 from hubbub_aggregator.store.interface import AppendResult
@@ -22,42 +23,27 @@ _FIND = (
     .where(collection.c.digest == bindparam("digest"), collection.c.period == bindparam("period"))
     .with_for_update(read=True, key_share=True)  # the period cannot be closed until this append ends
 )
-_INSERT = "INSERT INTO batch (collection_id, batch_id) VALUES (?, ?)"
+_INSERT = "INSERT INTO batch (collection_id, batch_id) VALUES (?, ?) ON CONFLICT DO NOTHING"
 _INSERT_NEW = text(
     "INSERT INTO batch (collection_id, batch_id) SELECT :collection_id, unnest(CAST(:ids AS bytea[])) "
     "ON CONFLICT DO NOTHING RETURNING batch_id"
 )
-_MAX_IDS_PER_QUERY = 1_000
-"""SQLite takes at most 32,766 parameters in one statement."""
+_NEW_COLLECTION = ("metric", "digest", "period", "revision", "closed")
 
 
 class BatchIds:
-    """Insert the batch ids that are new to a collection.
-
-    SQLite would tell which ids of an INSERT were new only one by one, so a query finds the stored ids first: nearly always none.
-    """
+    """Insert the batch ids that are new to a collection."""
 
     def __init__(self, engine: Engine) -> None:
-        self._insert_new = Statement(engine, _INSERT_NEW) if engine.dialect.name == "postgresql" else None
+        self._insert_new = Statement(engine, _INSERT_NEW)
 
-    def insert(self, connection: Connection, collection_id: int, ids: Collection[bytes]) -> set[bytes]:
+    def insert(self, connection: DriverConnection, collection_id: int, ids: Collection[bytes]) -> set[bytes]:
         """Insert ids; return those that were new."""
-        if self._insert_new is not None:  # sorted, so that two transactions with the same ids cannot deadlock
-            given = {"collection_id": collection_id, "ids": sorted(ids)}
-            return {new for (new,) in self._insert_new.execute(connection, given)}
-        new = set(ids).difference(_stored_ids(connection, collection_id, list(ids)))
-        if new:
-            connection.exec_driver_sql(_INSERT, [(collection_id, batch_id) for batch_id in new])
-        return new
-
-
-def _stored_ids(connection: Connection, collection_id: int, ids: Sequence[bytes]) -> Iterator[bytes]:
-    """Yield those ids that SQLite has for a collection."""
-    for start in range(0, len(ids), _MAX_IDS_PER_QUERY):
-        some = ids[start : start + _MAX_IDS_PER_QUERY]
-        marks = ", ".join("?" * len(some))
-        query = f"SELECT batch_id FROM batch WHERE collection_id = ? AND batch_id IN ({marks})"  # noqa: S608  (marks)
-        yield from (batch_id for (batch_id,) in connection.exec_driver_sql(query, (collection_id, *some)))
+        if isinstance(connection, sqlite3.Connection):  # one by one takes less time than one statement with all ids
+            return {new for new in ids if connection.execute(_INSERT, (collection_id, new)).rowcount}
+        # Sorted, so that two transactions with the same ids cannot deadlock.
+        given = {"collection_id": collection_id, "ids": sorted(ids)}
+        return {new for (new,) in self._insert_new.execute(connection, given).fetchall()}
 
 
 class Collections:
@@ -65,18 +51,18 @@ class Collections:
 
     def __init__(self, engine: Engine) -> None:
         self._find = Statement(engine, _FIND)
+        self._create = Statement(engine, insert_new(engine, collection), _NEW_COLLECTION)
 
-    def find(self, connection: Connection, of: Batch) -> tuple[int, bool]:
+    def find(self, connection: DriverConnection, of: Batch) -> tuple[int, bool]:
         """Return the id of a batch's collection, created if missing, and whether it is closed.
 
         The period cannot be closed until this transaction ends.
         """
         is_this = {"digest": of.collection_digest, "period": of.period}
-        found = self._find.execute(connection, is_this).one_or_none()
+        found = self._find.execute(connection, is_this).fetchone()
         if found is None:
-            new = is_this | {"metric": of.metric, "revision": 0, "closed": False}
-            connection.execute(insert_new(connection, collection), new)
-            found = self._find.execute(connection, is_this).one()
+            self._create.execute(connection, is_this | {"metric": of.metric, "revision": 0, "closed": False})
+            found = self._find.execute(connection, is_this).fetchone()
         number, closed = found
         return number, bool(closed)
 
@@ -130,7 +116,7 @@ class SqlAppender:
         for batch in batches:
             groups.setdefault((batch.collection_digest, batch.period), {}).setdefault(batch.batch_id.bytes, batch)
         reach("append: before its transaction")
-        with transaction(self._engine, writes=True) as connection:
+        with driver_transaction(self._engine) as connection:
             fresh = {key: self._append_group(connection, group) for key, group in sorted(groups.items())}
             reach("append: before its commit")
         reach("append: after its commit")
@@ -143,7 +129,7 @@ class SqlAppender:
     def probe(self) -> None:
         """The probe of the database is enough."""
 
-    def _append_group(self, connection: Connection, group: dict[bytes, Batch]) -> set[bytes] | None:
+    def _append_group(self, connection: DriverConnection, group: dict[bytes, Batch]) -> set[bytes] | None:
         """Store the new batches of one period; return their ids; None: the period is closed."""
         to, closed = self._collections.find(connection, next(iter(group.values())))
         if closed:
