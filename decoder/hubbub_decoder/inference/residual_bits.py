@@ -17,7 +17,7 @@ docs/explanation/mathematics.md, equation (16.1).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import product
@@ -28,7 +28,6 @@ import numpy as np
 from hubbub.metrics.params import Params
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.inference.bit_sets import Ratios, sum_over_sets
-from hubbub_decoder.inference.maximum import maximum
 from hubbub_decoder.model.bit_covariance import bit_variance
 from hubbub_decoder.model.evidence import Evidence
 from hubbub_decoder.model.random_string import RandomStringMoments
@@ -44,6 +43,7 @@ _MIN_RATIO, _EDGE = 1e-7, 1e-9  # where a gamma distribution is a constant, and 
 _MIN_SHAPE = 2.0  # of the gamma distribution; smaller ones are too irregular for a saddlepoint
 _MIN_LOAD = 1e-2  # least mean of the unlisted strings in a bit, relative to that of their share
 _MIN_PROBABILITY = 1e-12
+_TOLERANCE = 1e-3  # of the logarithm of t or of a sum of shares
 
 
 class Others(NamedTuple):
@@ -166,6 +166,21 @@ class ResidualBits:
         found.append((self.log_likelihood(shares, Others(0.0, 0.0)), Others(0.0, 0.0)))
         largest, others = max(found)
         return others, largest
+
+
+def maximum(function: Callable[[float], float], low: float, high: float) -> tuple[float, float]:
+    """Place, to .001, and value of the maximum of a smooth function with one maximum between two limits.
+
+    Brent's method: parabolas through three points, and golden sections where these do not converge.
+
+    >>> place, value = maximum(lambda x: -((x - 2) ** 2), 0, 5)
+    >>> round(place, 3), abs(round(value, 3))
+    (2.0, 0.0)
+    """
+    from scipy.optimize import minimize_scalar  # takes 0.15 s to import, and most decodings have no such search
+
+    found = minimize_scalar(lambda x: -function(x), bounds=(low, high), method="bounded", options={"xatol": _TOLERANCE})
+    return float(found.x), -float(found.fun)
 
 
 def log_noise_and_gamma(ones: Floats, reports: Floats, pi: Floats, expected: Floats, ratio: Floats) -> Floats:

@@ -23,8 +23,13 @@ from scipy.special import logsumexp
 from hubbub.metrics.params import Params
 from hubbub_decoder.array_types import Floats, Indices
 from hubbub_decoder.inference.bit_sets import most_probable_sets, sum_over_sets
-from hubbub_decoder.inference.maximum import maximum
-from hubbub_decoder.inference.residual_bits import LEAST_DEVIATIONS, SYMMETRIC, Others, ResidualBits
+from hubbub_decoder.inference.residual_bits import (
+    LEAST_DEVIATIONS,
+    SYMMETRIC,
+    Others,
+    ResidualBits,
+    maximum,
+)
 
 MIN_LOG_EVIDENCE = math.log(1000)
 """Log of the evidence above which a string, or a second one, is added."""
