@@ -46,6 +46,7 @@ UPDATED = Metric.boolean(
     **FIELDS,
 )
 WEEKLY = replace(UPDATED, name="weekly", period=PeriodKind.WEEK)
+HELD_UPDATED = replace(UPDATED, name="held_updated", hold=3)
 LABELLED = replace(fingerprint("labelled"), group=UPDATED.group)
 EXPIRING = replace(DARK, name="expiring", expires=date(2026, 11, 27))
 """It expires four days after a scenario begins."""
@@ -374,7 +375,7 @@ def _headers(world: World) -> set[tuple[str, str]]:
 
 
 def labels_of_the_runs(world: World) -> None:
-    """A period has the label of the first run in it, and without one that of the last run before it, whatever is recorded."""
+    """A period has the label of the first run in it, and without one that of the last run before it, whatever is recorded or held."""
     first = world.aggregator.now.date()
     first -= timedelta(days=first.weekday())
     world.aggregator.now = datetime.combine(first, time(9), UTC)
@@ -388,16 +389,27 @@ def labels_of_the_runs(world: World) -> None:
             world.set_consent("on")
         if version in _RECORDING:
             world.record(UPDATED, True)
+            world.record(HELD_UPDATED, True)
         world.record(LABELLED, "a")
     world.advance(days=22)
+    renewed = world.today
+    world.groups = {"version": "1.9"}
+    world.restart()
+    world.renew_consent()
+    world.advance(days=2)
     permanent = {world.rows(LABELLED).get(str(first + timedelta(days=day))) for day, _ in _RUNS}
     if len(permanent) > 1:
         raise BrokenError("reports of one value with different labels have different permanent responses")
     labels = {(batch.metric, batch.period): batch.group for batch in world.batches}
-    expected = {(UPDATED.name, str(first + timedelta(days=day))): label for day, label in enumerate(_LABELS)}
+    expected = {
+        (metric.name, str(first + timedelta(days=day))): label
+        for metric in (UPDATED, HELD_UPDATED)
+        for day, label in enumerate(_LABELS)
+    }
     expected |= {
         (WEEKLY.name, str(first + timedelta(weeks=week))): label for week, label in enumerate(_LABELS_OF_WEEKS)
     }
+    expected[UPDATED.name, str(renewed)] = _LABELS[0]  # a withdrawal forgets the runs before it
     for key, label in expected.items():
         if labels.get(key) != label:
             raise BrokenError(
@@ -551,7 +563,7 @@ RULES = (
         "format.md, Labels",
         "So the label of a period does not depend on what was recorded, and does not say whether the app ran in it.",
         labels_of_the_runs,
-        (UPDATED, WEEKLY, LABELLED),
+        (UPDATED, HELD_UPDATED, WEEKLY, LABELLED),
     ),
     ScenarioRule(
         117,
