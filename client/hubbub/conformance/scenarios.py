@@ -289,7 +289,7 @@ def _check_each_day(world: World, batches: list[Batch]) -> None:
 
 
 def survives_its_clock(world: World) -> None:
-    """A clock that is set back reopens no period that was reported."""
+    """A clock that is set back reopens no period that was reported, that waits, or that may have been reported before a withdrawal."""
     world.agree()
     began = world.aggregator.now
     world.record(PAGE, "v1")
@@ -299,12 +299,31 @@ def survives_its_clock(world: World) -> None:
     world.restart()
     for day in range(1, 6):
         world.set_time(began + timedelta(days=day))
+    _run_ahead(world)
+    _run_ahead(world, withdraws=True)
     reports = Counter((batch.metric, batch.period) for batch in world.batches)
     repeated = next((key for key, number in reports.items() if number > 1), None)
     if repeated is not None:
         raise BrokenError(
             f"{repeated[0]} has {reports[repeated]} reports of {repeated[1]}, after the clock was set back"
         )
+
+
+def _run_ahead(world: World, *, withdraws: bool = False) -> None:
+    """Let a client run four days ahead, with attempts that have no answer, and then for a week with the right time.
+
+    withdraws : whether consent is withdrawn and given again before the clock is right
+    """
+    world.aggregator.outage = Answer(delivery=Delivery.LOST)
+    world.ahead = timedelta(days=4)
+    world.restart()
+    for _ in range(3):
+        world.set_time(world.aggregator.now + timedelta(hours=2))
+    if withdraws:
+        world.renew_consent()
+    world.aggregator.outage, world.ahead = None, timedelta()
+    world.restart()
+    world.live_without_recording(7)
 
 
 def keeps_values_to_itself(world: World) -> None:
