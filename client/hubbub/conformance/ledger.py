@@ -196,7 +196,7 @@ def charges_each_report(world: World) -> None:
 
 
 def limits_an_enrollment(world: World) -> None:
-    """An enrollment has the values that epsilon_enrollment has room for, and a changed definition has its own."""
+    """An enrollment has the values that epsilon_enrollment has room for, also of a definition that comes again; a changed one has its own."""
     world.policy = {"epsilon_enrollment": 2 * VALUE_EPSILON, "epsilon_metric": 4 * VALUE_EPSILON}
     first = world.today
     world.agree()
@@ -206,6 +206,11 @@ def limits_an_enrollment(world: World) -> None:
     began = world.today
     world.live("abc..")
     world.expect_history(_CHANGED, began, "abb")
+    world.redefine(_FIRST)
+    world.live("cd..")
+    values = len(set(world.rows(_FIRST).values()))
+    if values > 2:
+        raise BrokenError(f"a definition that came again has reports of {values} values, and there is room for two")
 
 
 def limits_all_enrollments(world: World) -> None:
