@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import date, timedelta
 from itertools import combinations
 
@@ -14,7 +15,7 @@ from hubbub.metrics.params import Params
 
 _DAY = timedelta(days=1)
 _CHOICES = tuple(fingerprint(f"choice_{number}") for number in range(24))
-_ORDERS = ("bbba", "bbab", "babb", "abbb")
+_ORDERS = ("bbba", "bbab", "babb", "abbb", *("a" * 11 + "b" * 11,) * 3)
 _PERMANENT = UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5)
 _SEVERAL = (Several.SUM, Several.MAX, Several.LAST)
 _NUMBERS = {
@@ -45,7 +46,7 @@ _KEY = bytes(range(32))
 
 
 def chooses_uniformly(world: World) -> None:
-    """Each of four recordings is reported with the same probability, whichever comes first or last, also if the app starts between them."""
+    """Each of four recordings, and of 22, is reported with the same probability, whichever comes first, also if the app starts between them."""
     world.policy = UNLIMITED
     first = world.today
     world.agree()
@@ -58,13 +59,15 @@ def chooses_uniformly(world: World) -> None:
                 world.record(metric, value)
         world.set_time(world.aggregator.now + _DAY)
     world.live("..")
+    chosen: Counter[str] = Counter()
     for position, order in enumerate(_ORDERS):
         day = first + (position + 1) * _DAY
-        chosen = sum(_is_same(world, metric, first, day) for metric in _CHOICES)
-        if is_refuted(chosen, len(_CHOICES), 1 / 4, FALSE_ALARM / len(_ORDERS)):
-            place = order.index("a") + 1
+        chosen[order] += sum(_is_same(world, metric, first, day) for metric in _CHOICES)
+    for order, times in Counter(_ORDERS).items():
+        share, number = order.count("a") / len(order), times * len(_CHOICES)
+        if is_refuted(chosen[order], number, share, FALSE_ALARM / len(_ORDERS)):
             raise BrokenError(
-                f"recording {place} of 4 was reported by {chosen} of {len(_CHOICES)} metrics, and 1/4 is expected"
+                f"of the recordings {order}, {chosen[order]} of {number} reports have a, and {share:.0%} are expected"
             )
 
 
