@@ -24,6 +24,7 @@ _NUMBERS = {
 }
 """128 buckets of one number: two are equal by chance once in 1e26."""
 _RECORDINGS, _RESULTS = (-30, -10, -20), {"sum": -60, "max": -10, "last": -20}
+_HUGE = 1.7e308
 _ITEMS = ("a", "b", "c", "d")
 _SETS = tuple(Metric.set(f"set_{number}", _ITEMS, _PERMANENT, **FIELDS) for number in range(48))
 _PROB_P, _PROB_Q = 0.25, 0.75
@@ -79,7 +80,10 @@ def _is_same(world: World, metric: Metric, day: date, other: date) -> bool:
 
 
 def combines_numbers(world: World) -> None:
-    """The sum, the largest and the last number of a day are reported, also if the app ends between the recordings and after them."""
+    """The sum, the largest and the last number of a day are reported, also if the app ends between the recordings and after them.
+
+    A sum is at most the largest double.
+    """
     first = world.today
     world.agree()
     for several, metric in _NUMBERS.items():
@@ -96,9 +100,15 @@ def combines_numbers(world: World) -> None:
         world.set_time(world.aggregator.now)
     for several, metric in _NUMBERS.items():
         world.record(metric, _RESULTS[several] + 1)
-    world.live_without_recording(3)
+    world.set_time(world.aggregator.now + _DAY)
+    total = _NUMBERS[Several.SUM]
+    for numbers in ((_HUGE, _HUGE, -_HUGE, -100), (-1,)):
+        for number in numbers:
+            world.record(total, number)
+        world.set_time(world.aggregator.now + _DAY)
+    world.live_without_recording(2)
     for metric in _NUMBERS.values():
-        world.expect_history(metric, first, "aaaab")
+        world.expect_history(metric, first, "aaaabcc" if metric is total else "aaaab")
 
 
 def unites_sets(world: World) -> None:
