@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from datetime import date, timedelta
 from itertools import combinations
 
 from hubbub.conformance.noise import FALSE_ALARM, find_bias, is_refuted
 from hubbub.conformance.world import FIELDS, UNLIMITED, BrokenError, ScenarioRule, World, call, fingerprint
+from hubbub.hashing.murmur3_v1 import bit_positions
+from hubbub.mechanisms.privset import PrivSet
 from hubbub.mechanisms.unary import UnaryResponse
 from hubbub.metrics.buckets import Buckets, Several
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.params import Params
+
+_PROB_HIT = 0.999
+
+
+def _in_a_row(name: str, items: Sequence[str] | None, num_values: int) -> Metric:
+    mechanism = PrivSet(num_values=num_values, max_items=4, num_ones=1, prob_hit=_PROB_HIT)
+    return Metric.set(name, items, mechanism, lifetime_epsilon=40, **FIELDS)
+
 
 _DAY = timedelta(days=1)
 _CHOICES = tuple(fingerprint(f"choice_{number}") for number in range(24))
@@ -27,6 +38,15 @@ _RECORDINGS, _RESULTS = (-30, -10, -20), {"sum": -60, "max": -10, "last": -20}
 _HUGE = 1.7e308
 _ITEMS = ("a", "b", "c", "d")
 _SETS = tuple(Metric.set(f"set_{number}", _ITEMS, _PERMANENT, **FIELDS) for number in range(48))
+_ROWS = {
+    "rows of items": tuple(_in_a_row(f"listed_{number}", _ITEMS, 8) for number in range(12)),
+    "rows of hashes": tuple(_in_a_row(f"hashed_{number}", None, 20) for number in range(12)),
+}
+"""A report is one bit, which is that of a recorded item with `_PROB_HIT` if all four items were recorded, and with a quarter of it if one was."""
+_BITS = {
+    "rows of items": {0, 1, 2, 3},
+    "rows of hashes": {bit for item in _ITEMS for bit in bit_positions(item.encode(), 0, 16, 1)},
+}
 _PROB_P, _PROB_Q = 0.25, 0.75
 _NOISY = tuple(
     Metric.string(
@@ -113,12 +133,12 @@ def combines_numbers(world: World) -> None:
 
 def unites_sets(world: World) -> None:
     """A set has the items of all recordings of the day."""
-    world.policy = UNLIMITED
+    world.policy = UNLIMITED | {"epsilon_report": 9.0}
     first = world.today
     world.agree()
     for recordings in ([_ITEMS * 2], [[item] for item in _ITEMS]):
         for recording in recordings:
-            for metric in _SETS:
+            for metric in world.definitions:
                 world.record(metric, list(recording))
         world.set_time(world.aggregator.now + _DAY)
     world.live_without_recording(2)
@@ -127,6 +147,18 @@ def unites_sets(world: World) -> None:
             raise BrokenError(
                 f"{metric.name} has another permanent response if the items {', '.join(_ITEMS)} are recorded one by one than if they are recorded at once"
             )
+    for words, metrics in _ROWS.items():
+        hits = sum(bool(_ones(world, metric, first + _DAY) & _BITS[words]) for metric in metrics)
+        if is_refuted(hits, len(metrics), _PROB_HIT, FALSE_ALARM):
+            raise BrokenError(
+                f"of {len(metrics)} {words}, {hits} have an item of the day, whose items were recorded one by one"
+            )
+
+
+def _ones(world: World, metric: Metric, day: date) -> set[int]:
+    """Bits of the report of a day that are one."""
+    row = _numbers(world, metric, day, 1)[0]
+    return {bit for bit in range(metric.num_bits) if row >> bit & 1}
 
 
 def draws_fresh_noise(world: World) -> None:
@@ -229,7 +261,7 @@ RULES = (
         "writing-metrics.md, Recording each kind",
         "the items of a period add up",
         unites_sets,
-        _SETS,
+        (*_SETS, *_ROWS["rows of items"], *_ROWS["rows of hashes"]),
     ),
     ScenarioRule(
         148,
