@@ -88,7 +88,8 @@ def sends_no_future_days(world: World) -> None:
     world.agree()
     _run_ahead(world)
     day = world.today
-    world.set_time(world.aggregator.now.replace(hour=0, minute=1) + _DAY)  # its report was made, and its time has not come
+    # its report was made, and its time has not come
+    world.set_time(world.aggregator.now.replace(hour=0, minute=1) + _DAY)
     if str(day) not in {batch.period for batch in world.batches_of(_run_ahead(world))}:
         raise BrokenError(f"the report of {day} was dropped while the clock was 60 days ahead")
 
