@@ -25,9 +25,12 @@ _LABELLED = Metric.boolean("labelled", _NOISE, group=Group("version", ("1.x", "2
 _DAILY = tuple(Metric.boolean(f"daily_{number}", _NOISE, **FIELDS) for number in range(16))
 _WEEKLY = tuple(Metric.boolean(f"weekly_{number}", _NOISE, period=PeriodKind.WEEK, **FIELDS) for number in range(24))
 _MONTHLY = tuple(Metric.boolean(f"monthly_{number}", _NOISE, period=PeriodKind.MONTH, **FIELDS) for number in range(60))
-_POLL, _MOST_POLLS = timedelta(minutes=10), 240
+_POLL, _MOST_POLLS = timedelta(minutes=10), 480
 _GROWING_BACKOFFS, _LONGEST_BACKOFFS = 8, 12
-"""Backoffs up to 30 s, 1 min, ..., 1 h, and those up to 1 h after them: all end in one part of six by chance once in 4e8."""
+"""Backoffs up to 30 s, 1 min, ..., 1 h, and those up to 1 h after them: all end in one part of six by chance once in 4e8.
+
+As many follow that are added to a Retry-After of 1 h.
+"""
 _BACKGROUND_SECONDS = 1.0
 """Time in which a client that sends late reports at once does so. A longer time finds no correct client faulty."""
 
@@ -252,9 +255,11 @@ def sends_late_reports_later(world: World) -> None:
 
 
 def waits_after_a_failure(world: World) -> None:
-    """After an answer without Retry-After, a client waits before it sends again, also after a restart: in the end any part of an hour."""
-    number = _GROWING_BACKOFFS + _LONGEST_BACKOFFS
-    world.aggregator.answer_next_batch(*[Answer.refusing(ProblemType.UNAVAILABLE)] * (number + 1))
+    """After a failure, a client waits before it sends again, also after a restart: in the end any part of an hour, added to Retry-After."""
+    busy, late = (Answer.refusing(ProblemType.UNAVAILABLE, *headers) for headers in ((), (("Retry-After", "3600"),)))
+    answers = [busy] * (_GROWING_BACKOFFS + _LONGEST_BACKOFFS) + [late] * _LONGEST_BACKOFFS
+    number = len(answers)
+    world.aggregator.answer_next_batch(*answers)
     world.agree()
     for _ in range(14):
         world.set_time(world.aggregator.now + _DAY)
@@ -274,11 +279,13 @@ def waits_after_a_failure(world: World) -> None:
         raise BrokenError("a batch was sent again at the time of its failure, without a backoff")
     if len(times) <= number:
         raise BrokenError(f"a batch was sent {len(times)} times in {_MOST_POLLS * _POLL} of an outage")
-    waits = {after - before for before, after in pairwise(times[_GROWING_BACKOFFS:])}
-    if len(waits) == 1:
-        raise BrokenError(
-            f"the last {_LONGEST_BACKOFFS} of {number} backoffs all took {waits.pop() - _POLL} to {times[-1] - times[-2]}, and random parts of an hour are expected"
-        )
+    for words, first in (("", _GROWING_BACKOFFS), (" after Retry-After: 3600", _GROWING_BACKOFFS + _LONGEST_BACKOFFS)):
+        waits = {after - before for before, after in pairwise(times[first : first + _LONGEST_BACKOFFS + 1])}
+        if len(waits) == 1:
+            wait = waits.pop()
+            raise BrokenError(
+                f"{_LONGEST_BACKOFFS} backoffs{words} all took {wait - _POLL} to {wait}, and random parts of an hour are expected"
+            )
 
 
 def pauses_all_uploads(world: World) -> None:
