@@ -419,6 +419,11 @@ def labels_of_the_runs(world: World) -> None:
     world.restart()
     world.renew_consent()
     world.advance(days=2)
+    corrected = world.today
+    for ahead, version in ((3, "2.0"), (0, "1.9")):
+        world.ahead, world.groups = timedelta(days=ahead), {"version": version}
+        world.restart()
+    world.advance(days=6)
     permanent = {world.rows(LABELLED).get(str(first + timedelta(days=day))) for day, _ in _RUNS}
     if len(permanent) > 1:
         raise BrokenError("reports of one value with different labels have different permanent responses")
@@ -431,7 +436,8 @@ def labels_of_the_runs(world: World) -> None:
     expected |= {
         (WEEKLY.name, str(first + timedelta(weeks=week))): label for week, label in enumerate(_LABELS_OF_WEEKS)
     }
-    expected[UPDATED.name, str(renewed)] = _LABELS[0]  # a withdrawal forgets the runs before it
+    # a withdrawal forgets the runs before it, and a clock that is set back those from then on
+    expected |= {(UPDATED.name, str(day)): _LABELS[0] for day in (renewed, corrected + timedelta(days=3))}
     for key, label in expected.items():
         if labels.get(key) != label:
             raise BrokenError(
