@@ -62,7 +62,7 @@ def page() -> str:
             "|---|---|---|---|",
             *scenarios,
             "",
-            "Rules 114, 138 to 140, 142, 144 and 145 are statistical: a correct client fails one of them with a probability below 1e-7.",
+            "Rules 114, 138 to 140, 142, 144, 145 and 147 are statistical: a correct client fails one of them with a probability below 1e-7.",
             "They find gross faults only, such as reports that all leave in one quarter of a day.",
             "",
             "## What the kit does not find",
