@@ -122,9 +122,9 @@ def combines_numbers(world: World) -> None:
         world.record(metric, _RESULTS[several] + 1)
     world.set_time(world.aggregator.now + _DAY)
     total = _NUMBERS[Several.SUM]
-    for numbers in ((_HUGE, _HUGE, -_HUGE, -100), (-1,)):
-        for number in numbers:
-            world.record(total, number)
+    for amounts in ((_HUGE, _HUGE, -_HUGE, -100.0), (-1.0,)):
+        for amount in amounts:
+            world.record(total, amount)
         world.set_time(world.aggregator.now + _DAY)
     world.live_without_recording(2)
     for metric in _NUMBERS.values():
