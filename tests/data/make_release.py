@@ -212,9 +212,9 @@ def make_segments(folder: Path, definitions: Definitions) -> None:
             if day == DAYS[0]:
                 for metric in definitions.versions():
                     store.close_period(metric, day)
+                metrics = {metric.digest: metric for metric in definitions.collections()}
                 for found in folders(objects):
-                    metric = next(each for each in definitions.collections() if each.digest == found.digest)
-                    fold_folder(objects, found, metric, ArrowEngine(), keep=False)
+                    fold_folder(objects, found, metrics[found.digest], ArrowEngine(), keep=False)
 
 
 def make_summaries(store: Store, definitions: Definitions, folder: Path) -> None:

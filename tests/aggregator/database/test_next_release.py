@@ -134,7 +134,8 @@ def test_killed_migration_changes_nothing_and_runs_again(
     """After each kill, a process that has been running since before stores a batch. Nothing is lost or counted twice."""
     theme, batches, kills = release.definitions["theme"], iter(new_batches(release, 40)), 0
     with closing(SqlStore.open(kept, create=False)) as store:
-        before, stored = contents(kept, ("segment", "batch", "collection")), []
+        before = contents(kept, ("segment", "batch", "collection"))
+        stored: list[Batch] = []
         while True:
             command = [sys.executable, "-c", UPGRADE, str(kills), kept]
             done = subprocess.run(command, env=next_release, capture_output=True, text=True, check=False, timeout=120)
