@@ -60,7 +60,8 @@ def count_faults(deployment: Deployment) -> Iterator[str]:
     found = set[Key]()
     for path in directory.rglob("*.parquet"):
         summary = read_summary(path)
-        key = (*collection_of(summary.metric), *summary.periods)
+        (period,) = summary.periods
+        key = (*collection_of(summary.metric), period)
         found.add(key)
         bits = summary.bit_counts()
         counted = np.column_stack([bits.reports, bits.ones])

@@ -82,7 +82,7 @@ class Reference:
 
     def __init__(self) -> None:
         self.accounts: dict[str, Account] = {}
-        self._recorded: dict[str, dict[date, Hashable]] = defaultdict(dict)
+        self._recorded: dict[str, dict[date, Any]] = defaultdict(dict)
 
     def enroll(self) -> None:
         """A new secret: what was recorded before and is not in a report is not reported, and all responses are new."""
@@ -110,9 +110,9 @@ class Reference:
         if period not in recorded or recorded[period] is NOTHING:
             recorded[period] = new
         elif isinstance(metric.kind, SetKind):
-            recorded[period] = recorded[period] | new  # type: ignore[operator]
+            recorded[period] = recorded[period] | new
         elif metric.kind.word == "ordinal":
-            recorded[period] = max(recorded[period], new)  # type: ignore[type-var]
+            recorded[period] = max(recorded[period], new)
 
     def has_recorded(self, metric: Metric, today: date) -> bool:
         """Return whether there is a recording of the current period."""
