@@ -223,7 +223,7 @@ def read_count_profile(data: bytes) -> CountProfile:
     return CountProfile(reports, ones_histogram, len(metadata["periods"]))
 
 
-def numbers_of(column: pa.Array | pa.ChunkedArray) -> NDArray[np.integer[Any]]:
+def numbers_of(column: pa.Array | pa.ChunkedArray) -> NDArray[Any]:
     """Return the integers of a column; `to_numpy` would import pandas where it is installed, which takes 0.3 s."""
     if column.null_count or not pa.types.is_integer(column.type):
         raise TypeError(f"a column must contain integers without gaps, got {column.type}")
