@@ -211,7 +211,7 @@ def _power(detectable: Sequence[float]) -> str:
     from hubbub_decoder.documents.document import format_share
 
     if not detectable:
-        return "The change that is found with probability 0.9 is printed when four periods have reports."
+        return "Which change is found with probability 0.9 is printed at the fourth period with reports and each later one."
     if detectable[-1] >= 1:
         return "With so few reports, no change at all is found within three periods with probability 0.9."
     return f"A lasting change of {format_share(detectable[-1])} is found within three periods with probability 0.9."

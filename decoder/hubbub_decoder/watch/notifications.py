@@ -105,9 +105,9 @@ def alarm_feed(metric: Metric, looks: Mapping[str, Look]) -> bytes:
 
 def _entry(metric: Metric, alarm: Alarm) -> AtomEntry:
     end = Period(date.fromisoformat(alarm.period), metric.period).next()
-    title = (
-        f"{metric.title}, {alarm.period}: {escape_untrusted(alarm.value) if alarm.value else 'reports'} {alarm.side}"
-    )
+    value = escape_untrusted(alarm.value)
+    words = {"change": f"{value} has changed", "band": f"{value} has left its band", "reports": "few reports"}
+    title = f"{metric.title}, {alarm.period}: {words[alarm.rule]}"
     return AtomEntry(title, _urn(metric, (alarm.period, *alarm.key)), f"{end}T00:00:00Z", alarm_sentence(alarm))
 
 

@@ -167,6 +167,8 @@ def test_feed_has_the_alarms_of_all_runs_and_the_same_bytes_without_new_ones(
     days = {entry.findtext(f"{ATOM}updated") for entry in found}
     assert days == {feed.findtext(f"{ATOM}updated")}
     assert all(datetime.fromisoformat(str(day)).tzinfo for day in days)
+    titles = [entry.findtext(f"{ATOM}title") or "" for entry in found]
+    assert any("light has changed" in title for title in titles)
     texts = [entry.findtext(f"{ATOM}content") or "" for entry in found]
     assert any("<b>&amp;\\x1b[31m\\u202e]]></b> changed by +4" in text for text in texts)
 

@@ -310,7 +310,7 @@ def test_what_cannot_be_watched_is_refused_before_a_period_is_due(unseen_seed: i
 @pytest.mark.parametrize(
     ("num_periods", "clients", "says"),
     [
-        (3, CLIENTS, "is printed when four periods have reports"),
+        (3, CLIENTS, "is printed at the fourth period with reports"),
         (4, 4, "With so few reports, no change at all is found"),
         (4, CLIENTS, "A lasting change of "),
     ],
