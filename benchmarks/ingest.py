@@ -132,19 +132,19 @@ def row(case: Case, found: Rounds) -> Row:
     cells = {
         "engine": case.engine,
         "processes": f"{case.processes}",
-        "reports": f"{case.reports:,}",
+        "reports": f"{case.reports}",
         "connections": f"{case.connections}",
     }
     for name in ("raw", "fastapi", "inserts", "aggregator"):
-        cells[f"{name}, us"] = _median(found, name, "{:.0f}", lambda figures: figures.processor_microseconds)
+        cells[f"{name}_us"] = _median(found, name, "{:.0f}", lambda figures: figures.processor_microseconds)
     for name in ("fastapi", "inserts"):
-        cells[f"aggregator/{name}, us"] = _ratio(found, name, lambda figures: figures.processor_microseconds)
-    cells["requests/s"] = _median(found, "aggregator", "{:,.0f}", lambda figures: figures.rate)
+        cells[f"us_over_{name}"] = _ratio(found, name, lambda figures: figures.processor_microseconds)
+    cells["requests_per_second"] = _median(found, "aggregator", "{:.0f}", lambda figures: figures.rate)
     for name in ("fastapi", "inserts"):
-        cells[f"aggregator/{name}, requests/s"] = _ratio(found, name, lambda figures: figures.rate)
-    cells["p99, ms"] = _median(found, "aggregator", "{:.0f}", lambda figures: figures.counters.p99())
+        cells[f"rate_over_{name}"] = _ratio(found, name, lambda figures: figures.rate)
+    cells["p99_ms"] = _median(found, "aggregator", "{:.0f}", lambda figures: figures.counters.p99())
     statuses = sum((figures.counters.statuses for figures in found["aggregator"]), Counter[int]())
-    cells["other responses"] = f"{ {status: count for status, count in statuses.items() if status != 202} or 'none' }"
+    cells["other_responses"] = f"{ {status: count for status, count in statuses.items() if status != 202} or 'none' }"
     return cells
 
 
@@ -164,7 +164,7 @@ def main() -> None:
     benchmark = Benchmark(__doc__, runs=5)
     benchmark.add("engines", nargs="*", metavar="ENGINE", help="SQLite or PostgreSQL (default: both)")
     options = benchmark.start()
-    table = benchmark.table("ingestion")
+    table = benchmark.table("ingestion-cost")
     with postgres() as server:
         for case in CASES:
             if not options.engines or case.engine in options.engines:

@@ -203,6 +203,26 @@ def repeated_strings() -> list[Row]:
     ]
 
 
+def ingestion_cost() -> list[Row]:
+    """Processor time of a batch, before and after the append on the driver's connection, and its ratios to other applications."""
+    before = {(row["reports"], row["connections"]): row for row in read_table("ingestion-cost-before")}
+    return [
+        {
+            "reports": f"{int(row['reports']):,}",
+            "connections": row["connections"],
+            "ASGI, us": row["raw_us"],
+            "FastAPI, us": row["fastapi_us"],
+            "inserts, us": row["inserts_us"],
+            "aggregator, us": f"{old['aggregator_us']}, now {row['aggregator_us']}",
+            "/ FastAPI": f"{old['us_over_fastapi']}, now {row['us_over_fastapi']}",
+            "/ inserts": f"{old['us_over_inserts']}, now {row['us_over_inserts']}",
+            "rate / inserts": f"{old['rate_over_inserts']}, now {row['rate_over_inserts']}",
+        }
+        for row in read_table("ingestion-cost")
+        if (old := before.get((row["reports"], row["connections"])))
+    ]
+
+
 def decode_time() -> list[Row]:
     """Seconds of decoding by the number of candidates."""
     return [
@@ -271,6 +291,7 @@ TABLES: Mapping[str, Callable[[], list[Row]]] = {
     "wide-sets": wide_sets,
     "hashed-strings": hashed_strings,
     "repeated-strings": repeated_strings,
+    "ingestion-cost": ingestion_cost,
     "decode-time": decode_time,
     "folds": folds,
     "audit-leaks": audit_leaks,
