@@ -156,25 +156,46 @@ def few_values() -> list[Row]:
 
 
 def _set_errors(error: str) -> list[Row]:
-    """Errors of the mechanisms for sets by their formulas, a row for each epsilon and size.
+    """Errors of the mechanisms for sets by their formulas, and the measured one of hubbub, a row for each epsilon and size.
 
     error : "small" or "wide"
     """
     cells: dict[tuple[str, str, str], Row] = {}
     for row in read_table("sets"):
         cell = cells.setdefault((row["eps"], row["items"], row["own"]), {})
-        cell[row["mechanism"]] = f"{float(f'{float(row[error]):.3g}'):,g}"
+        if row["mechanism"] == "hubbub":
+            cell["measured"] = _set_error(row[error])
+        cell[row["mechanism"]] = _set_error(row[f"{error}_formula"])
     return [{"eps": eps, "M, m": f"{int(items):,}, {own}", **errors} for (eps, items, own), errors in cells.items()]
+
+
+def _set_error(text: str) -> str:
+    return f"{float(f'{float(text):.3g}'):,g}"
 
 
 def sets() -> list[Row]:
     """Errors of a small share of sets."""
-    return _set_errors("small_formula")
+    return _set_errors("small")
 
 
 def wide_sets() -> list[Row]:
     """Errors of shares from 1/m to 1 of sets."""
-    return _set_errors("wide_formula")
+    return _set_errors("wide")
+
+
+def hashed_sets() -> list[Row]:
+    """Errors of hashed items, the mean of all items."""
+    columns = {"measured": "error", "law": "law", "Wheel": "Wheel", "ask one": "ask one", "below 1 %": "rare"}
+    return [
+        {
+            "eps": row["eps"],
+            "M, m": f"{int(row['items']):,}, {row['own']}",
+            "clients": f"{int(row['clients']):,}",
+            **{column: _set_error(row[name]) for column, name in columns.items()},
+            "coverage": f"{float(row['coverage']):.3f}",
+        }
+        for row in read_table("hashed-sets")
+    ]
 
 
 def hashed_strings() -> list[Row]:
@@ -289,6 +310,7 @@ TABLES: Mapping[str, Callable[[], list[Row]]] = {
     "few-values": few_values,
     "sets": sets,
     "wide-sets": wide_sets,
+    "hashed-sets": hashed_sets,
     "hashed-strings": hashed_strings,
     "repeated-strings": repeated_strings,
     "ingestion-cost": ingestion_cost,

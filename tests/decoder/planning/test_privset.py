@@ -171,7 +171,7 @@ def test_table_of_the_guide_has_the_limits_of_the_plans() -> None:
         shown += [f"{whole}%", asked.replace(" %", "%")][: len(designs)]
     assert limits == shown
     planned = plan(wishes(num_candidates=500, own=8, epsilon=2.0)).metric
-    assert (planned.num_bits, planned.blocks[0].mechanism.fields["num_ones"]) == (508, 7)
+    assert (planned.num_bits, planned.blocks[0].mechanism.fields["num_ones"]) == (508, 10)
     few = plan(wishes(num_candidates=30, own=20)).metric.kind
     assert isinstance(few, AskedItemKind)
 
