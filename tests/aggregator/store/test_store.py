@@ -20,7 +20,7 @@ from hubbub_aggregator.errors import StoreError
 from hubbub_aggregator.pipeline.folding import read_summary, summarize
 from hubbub_aggregator.store.interface import AppendResult, StoredPeriod
 from hubbub_aggregator.store.sql_store import SqlStore
-from tests.support.crashing_store import dies
+from tests.support.crashing_store import dies, interrupts
 
 if TYPE_CHECKING:
     from tests.aggregator.conftest import MakeBatch
@@ -138,16 +138,16 @@ def test_second_fold_of_the_same_segments_changes_nothing(
     assert held(store, metric) == [folded]
 
 
-def test_append_that_fails_after_any_statement_stores_nothing(
-    store: SqlStore, metric: Metric, make_batch: MakeBatch
-) -> None:
-    batch = make_batch(metric)
-    deaths = 0
-    while dies(store._engine, deaths, lambda: store.append([batch])):
-        assert held(store, metric) == []
-        deaths += 1
-    assert deaths >= 3
-    assert store.append([batch]) == [AppendResult.DUPLICATE]
+def test_append_that_fails_at_any_step_stores_nothing(store: SqlStore, metric: Metric, make_batch: MakeBatch) -> None:
+    """Steps are instructions of SQLite, which may fail after its commit, too, or statements of PostgreSQL."""
+    fails = interrupts if store._engine.dialect.name == "sqlite" else dies
+    batches = [make_batch(metric), make_batch(metric)]
+    failures = 0
+    while fails(store._engine, failures, lambda: store.append(batches)) and not held(store, metric):
+        failures += 1
+    assert failures >= 3
+    assert [len(stored.cohorts) for stored in held(store, metric)] == [6]
+    assert store.append(batches) == [AppendResult.DUPLICATE] * 2
 
 
 def test_fold_that_fails_after_any_statement_changes_nothing(
