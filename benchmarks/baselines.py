@@ -14,6 +14,7 @@ import asyncio
 import binascii
 import sqlite3
 import sys
+from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -136,7 +137,12 @@ def fastapi() -> FastAPI:
 
 def main() -> None:
     name, *database = sys.argv[1:]
-    app: ASGIApp = {"fastapi": fastapi, "raw": lambda: raw, "inserts": lambda: Inserts(Path(*database))}[name]()
+    makers: dict[str, Callable[[], ASGIApp]] = {
+        "fastapi": fastapi,
+        "raw": lambda: raw,
+        "inserts": lambda: Inserts(Path(*database)),
+    }
+    app = makers[name]()
     with listen("127.0.0.1", 0) as listener:
         run(
             app,
