@@ -184,6 +184,14 @@ def batch_of(metric: Metric, day: str, random: SeededBytes) -> Batch:
     return Batch(uuid.UUID(bytes=random(16), version=4), metric.name, digest, day, cohorts, rows, group=group or "")
 
 
+def _all(_period: str) -> bool:
+    return True
+
+
+def _none(_period: str) -> bool:
+    return False
+
+
 def fill(store: Store, definitions: Definitions, random: SeededBytes) -> None:
     """Append reports, fold those of the first two days, and close the first."""
     for day in DAYS:
@@ -191,7 +199,7 @@ def fill(store: Store, definitions: Definitions, random: SeededBytes) -> None:
             store.append([batch_of(metric, day, random)])
         if day != DAYS[-1]:
             for metric in definitions.collections():
-                fold(store, metric, keeps_reports=lambda _, kept=metric.name == "theme": kept)
+                fold(store, metric, keeps_reports=_all if metric.name == "theme" else _none)
     for metric in definitions.versions():
         store.close_period(metric, DAYS[0])
 

@@ -167,7 +167,7 @@ def _summaries(release: Release) -> Any:
 
 def _reports(release: Release) -> Any:
     reports = read_reports(release.folder / "reports.parquet")
-    return _counts(BitCounts.from_rows(reports.metric, reports.cohorts, reports.rows, reports.periods))
+    return _counts(BitCounts.from_rows(reports.metric, reports.cohorts.astype(np.uint8), reports.rows, reports.periods))
 
 
 def _results(database: str) -> Any:
