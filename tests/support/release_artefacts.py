@@ -16,6 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psycopg
 import pyarrow.parquet as pq
 import pytest

@@ -204,7 +204,8 @@ def pages(shown: Mapping[str, bytes]) -> dict[str, tuple[bytes, Any]]:
         if name.startswith("v1/") and name.endswith(".json") and name != "v1/index.json":
             document = json.loads(data)
             for period in document["periods"]:
-                folder = folder_of(Metric.from_dict(document["definitions"][period["digest"]]))
+                definition = Metric.from_dict(document["definitions"][period["digest"]])
+                folder = folder_of(definition.in_group(period["group"] or None))
                 entries[f"{folder}/{period['period']}"] = period
     found = {name.removesuffix(".html"): data for name, data in shown.items() if "@" in name and "index" not in name}
     in_feed = {name for name in entries if f"{name}.html".encode() in shown["feed.xml"]}
