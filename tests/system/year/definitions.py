@@ -65,7 +65,8 @@ FIRST = (
     ),
     Question(
         Metric.set("plugins", ("spelling", "preview", "vim"), UnaryResponse(**NOISE), period="month"),
-        ((), ("vim",), ("vim", "preview")),
+        # with the item that a client is asked about, or without it: equal answers to the question are one unit
+        ((), ("spelling", "preview", "vim")),
     ),
     Question(
         Metric.set("basket", ("curl", "git", "vim", "zsh"), BASKET, period="month"),

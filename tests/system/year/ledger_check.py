@@ -79,15 +79,17 @@ def ledger_faults(deployment: Deployment) -> Iterator[str]:
         finally:
             client.close()
         for digest, units in person.reference.all_units():
-            used, metric = [unit for unit in units if unit.rows], metrics[digest]
-            loss = sum(enumerated_loss(metric, len(unit.rows)) for unit in used)
+            used, metric = [unit for unit in units if unit.reports], metrics[digest]
+            loss = sum(enumerated_loss(metric, len(unit.reports)) for unit in used)
             account = charged.get(digest)
             spent = 0.0 if account is None else account.epsilon_spent
             if spent < loss - SLACK:
                 yield f"{person.name}: the ledger of {metric.name} has {spent:.3f}, and the reports cost {loss:.3f}"
             if metric.name == "fingerprint":
                 yield from _response_faults(
-                    person, [unit.rows for unit in used], len(sent.get((person.name, digest), ()))
+                    person,
+                    [{row for _, row in unit.reports} for unit in used],
+                    len(sent.get((person.name, digest), ())),
                 )
 
 
@@ -103,8 +105,8 @@ def server_faults(deployment: Deployment) -> Iterator[str]:
         losses: dict[str, list[float]] = {}
         for subject in server.subjects:
             for digest, units in subject.reference.all_units():
-                used = [unit for unit in units if unit.rows]
-                loss = sum(enumerated_loss(metrics[digest], len(unit.rows)) for unit in used)
+                used = [unit for unit in units if unit.reports]
+                loss = sum(enumerated_loss(metrics[digest], len(unit.reports)) for unit in used)
                 losses.setdefault(digest, []).append(loss)
         for digest, of_people in losses.items():
             charged = sorted(account.epsilon_spent for account in accounts if account.digest == digest)
@@ -114,9 +116,9 @@ def server_faults(deployment: Deployment) -> Iterator[str]:
                 yield f"{server.name}: the ledgers of {metrics[digest].name} have {charged}, and the reports cost {sorted(of_people)}"
 
 
-def _response_faults(person: Person, rows: list[list[bytes]], distinct: int) -> Iterator[str]:
+def _response_faults(person: Person, rows: list[set[bytes]], distinct: int) -> Iterator[str]:
     """Yield what is wrong with reports that are their permanent response: one for each unit, two of which are equal with probability 1e-13."""
-    if any(len(set(of_unit)) > 1 for of_unit in rows):
+    if any(len(of_unit) > 1 for of_unit in rows):
         yield f"{person.name}: one value has several permanent responses"
     if distinct != len(rows):
         yield f"{person.name}: {distinct} permanent responses left, of {len(rows)} values"

@@ -111,7 +111,7 @@ class Person:
         """Return what the report of a batch stands for, and note that it left."""
         unit = self.reference.of_report(batch.digest, date.fromisoformat(batch.period))
         if unit is not None:
-            unit.rows.append(batch.rows)
+            unit.reports.add((batch.batch_id, batch.rows))
         return (unit,)
 
     def open(self) -> Client:
@@ -184,11 +184,11 @@ class Person:
             self.begin(client)
             if not self.disk_is_full:
                 self.record(client)
-            loop = collaborators(client).uploader.start()
+            loop, metrics = collaborators(client).uploader.start(), self.release.metrics
             while self.world.now < end:
                 if pause := loop._round():
                     yield min(end, self.world.now + timedelta(seconds=max(pause, 1.0)))
-                    self.reference.advance(self.release.metrics, self.today)
+                    self.reference.advance(metrics, self.today)
         finally:
             client.close()
 
@@ -231,7 +231,7 @@ class Person:
         second.reference, second.consents = deepcopy(self.reference), list(self.consents)
         for _, units in second.reference.all_units():
             for unit in units:
-                unit.rows.clear()
+                unit.reports.clear()
         return second
 
 

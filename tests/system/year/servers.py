@@ -58,7 +58,7 @@ class Server:
         found = [subject.reference.of_report(batch.digest, period) for subject in self.subjects]
         units = tuple(unit for unit in found if unit is not None)
         for unit in units:
-            unit.rows.append(b"")
+            unit.reports.add((batch.batch_id, batch.rows))
         return units if len(units) == len(batch) else (*units, None)
 
     def open(self) -> Client:

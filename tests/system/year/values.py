@@ -7,6 +7,7 @@ from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from typing import Any
+from uuid import UUID
 
 from hubbub import Metric
 from hubbub.metrics.kinds import NumberKind, SetKind
@@ -51,11 +52,11 @@ def epoch_of(metric: Metric, first: date) -> int:
 class Unit:
     """What the ledger charges once: the reports that one permanent response is behind.
 
-    rows : of the reports that may have arrived
+    reports : id of the batch and row of each that may have arrived; the same bytes that are sent again are no other report
     """
 
     value: Hashable
-    rows: list[bytes] = field(default_factory=list)
+    reports: set[tuple[UUID, bytes]] = field(default_factory=set)
 
 
 @dataclass
@@ -137,6 +138,8 @@ class Reference:
             key = ("report", period)
         elif metric.kind.word == "boolean":
             key = bool(value)  # no value is reported as false
+        elif isinstance(metric.kind, SetKind):
+            key = value or frozenset()  # no value is reported as the empty set
         elif isinstance(metric.kind, NumberKind) and value is NOTHING:
             key = metric.kind.buckets.default  # no value is reported as this number
         unit = account.known.get(key)
