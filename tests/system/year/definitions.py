@@ -52,7 +52,7 @@ FIRST = (
             UnaryResponse(**NOISE),
             period="week",
         ),
-        (0, 10, 50, 100),
+        (0, 10, 50),
     ),
     Question(
         Metric.ordinal(

@@ -162,9 +162,7 @@ class Person:
         """What happens to the person's machine before a session."""
         event = self.chance.random()
         self.disk_is_full = self.network.is_offline = False
-        if self.is_on and event < 0.002:
-            self.lose_secret()
-        elif self.is_on and event < 0.01:
+        if self.is_on and event < 0.01:
             self.disk_is_full = True
         elif event < 0.05:
             self.network.is_offline = True
@@ -215,12 +213,6 @@ class Person:
                     answer = self.private_answer
                 client.record(metric.name, answer)
                 self.reference.record(metric, self.today, answer)
-
-    def lose_secret(self) -> None:
-        """A program deletes a file of the state: the next start draws a new secret."""
-        (self.directory / "secret").unlink(missing_ok=True)
-        self.reference.enroll()
-        self.reference.resume(self.release.metrics, self.today)
 
     def copy(self) -> Person:
         """A second machine begins with a copy of this one's files. Its own reports are counted from now on."""
