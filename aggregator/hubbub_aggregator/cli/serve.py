@@ -36,8 +36,8 @@ VARIABLE_PREFIX = "HUBBUB"
 _LOG = "Log"
 _SEGMENTS_TIMEOUT = timedelta(seconds=20)
 """Of a put, with its repetitions. Uploads then get 503 before a reverse proxy gives up, by default after 60 seconds."""
-OTHER_VARIABLES = re.compile(r"HUBBUB_(CONSENT|URL|DEBUG|TOKEN|TEST_\w+)")
-"""Variables of the client, of `hubbub pull`, of the tests and of the benchmarks."""
+OTHER_VARIABLES = re.compile(r"HUBBUB_(CONSENT|URL|DEBUG|TOKEN|WEBHOOK|TEST_\w+)")
+"""Variables of the client, of `hubbub pull` and `hubbub watch`, of the tests and of the benchmarks."""
 
 
 class Size(click.ParamType):  # type: ignore[type-arg]
