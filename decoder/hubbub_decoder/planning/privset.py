@@ -62,7 +62,7 @@ def best_privset(items: int, own: int, epsilon: float, share: float) -> PrivSet 
 
     >>> best = best_privset(100, 5, 1.0, 0.01)
     >>> best.num_ones, best.epsilon(105, (), 1) <= 1.0
-    (5, True)
+    (7, True)
     """
     k = items + own
     if not 1 <= own <= items or k > MAX_VALUES:

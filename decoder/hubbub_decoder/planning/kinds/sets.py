@@ -27,7 +27,7 @@ from hubbub_decoder.planning.wishes import Design, Wishes
 
 MAX_HASHED_OWN = 64
 """Largest number of own items where items are hashed: with more, clients often have several in a bucket."""
-_NUMBERS_PER_CANDIDATE = 11  # so that the joint fit of hashed items adds a tenth to a variance
+_NUMBERS_PER_CANDIDATE = 22  # so that the joint fit of hashed items adds a twentieth to a variance
 _LARGE_MEAN = 1000.0
 _MENTIONED = 1e-3
 
@@ -108,7 +108,7 @@ class SetPlanner(OneHotPlanner[SetKind], of=SetKind):
 
 
 def _cohorts(wishes: Wishes) -> int:
-    """Return the smallest power of two of cohorts C >= 11 M / (k - 1)."""
+    """Return the smallest power of two of cohorts C >= 22 M / (k - 1)."""
     needed = _NUMBERS_PER_CANDIDATE * wishes.num_candidates / (MAX_VALUES - 1)
     return min(1 << math.ceil(math.log2(needed)), MAX_CLIENT_COHORTS)
 
