@@ -126,13 +126,13 @@ def test_simulated_errors_are_those_of_the_formula(
 @pytest.mark.parametrize("own", [1, 3, 5, 8, 20])
 @pytest.mark.parametrize("items", [1025, 2000, 5000])
 def test_plans_of_long_lists_are_near_the_best_of_the_others(items: int, own: int) -> None:
-    """Mean planned variance of a million clients, whose shares follow Zipf's law, at most 1.1 times that of Wheel or of one question."""
+    """Mean planned variance of a million clients, whose shares follow Zipf's law, at most 1.1 times Wheel's; one question has 10 times Wheel's."""
     clients, ranks = 10**6, np.arange(1, items + 1)
     shares = np.minimum(own / 2 / (1 / ranks).sum() / ranks, 0.9)
     for epsilon in (0.5, 1.0, 2.0, 4.0):
         metric = Cell(epsilon, items, own).metric(clients)
         law = describe(metric, num_reports=clients, num_candidates=items).accuracy
         planned = clients * float(np.mean(law.variance(shares)))
-        others = (Wheel(items, own, epsilon), AskOne(items, own, epsilon))
-        best = min(float(np.mean([other.variance(share, clients) for share in shares])) for other in others)
+        wheel = Wheel(items, own, epsilon)
+        best = float(np.mean([wheel.variance(share, clients) for share in shares]))
         assert planned <= 1.1 * best, (epsilon, planned / best)
