@@ -50,7 +50,8 @@ class _Handler(BaseHTTPRequestHandler):
             while not self.server.end.wait(0.05):  # bytes that keep a socket's timeout from ending
                 self.wfile.write(b"H")
             return
-        self.send_response(self.server.status)
+        follows = self.path == "/elsewhere"  # a redirect, and is accepted
+        self.send_response(200 if follows else self.server.status)
         self.send_header("Location", "/elsewhere")
         self.end_headers()
 
