@@ -10,6 +10,7 @@ A written event survives the process at once, and a power loss once `sync` has r
 from __future__ import annotations
 
 import errno
+import logging
 import math
 import os
 import threading
@@ -538,7 +539,7 @@ class Journal:
         """Log that the directory, or one file of it, can be used again, once no event waits to be written."""
         if self.problem and self._path_of_problem == (path or self.directory) and not self.is_degraded:
             self.problem = ""
-            log_when_unlocked("%s is usable again; uploads continue", self.directory)
+            log_when_unlocked("%s is usable again; uploads continue", self.directory, level=logging.INFO)
 
 
 def _objection(file: File) -> OSError | None:
