@@ -93,7 +93,7 @@ docs: $(VENV)/.docs-installed        ## the documentation site in make-out/docs;
 	$(BIN)/sphinx-build -q -W --keep-going -E -a -b html docs $(OUT)/docs
 
 slow: $(VENV)/.dev-installed         ## the tests marked slow, and the demo
-	$(BIN)/pytest -q -n logical --dist loadfile -m slow --durations=40
+	$(BIN)/pytest -q -n logical --dist loadfile --no-loadscope-reorder -m slow --durations=40
 	$(BIN)/hubbub demo --reports 20000 --out-dir $(OUT)/demo
 
 test-spark: $(SPARK)/.installed     ## the tests of `hubbub fold --engine spark`, in an environment of their own

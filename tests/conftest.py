@@ -13,6 +13,13 @@ from hypothesis import settings
 # a busy machine is no fault; pytest-timeout ends a test that hangs
 settings.register_profile("hubbub", parent=settings(), deadline=None)
 settings.load_profile("hubbub")
+_TAKE_MINUTES = (
+    "tests/typescript/test_conformance.py",
+    "tests/deploy/test_image.py",
+    "tests/client/conformance/test_faulty_clients.py",
+    "tests/contracts/test_docs_site.py",
+    "tests/calibration/test_random_tasks.py",
+)
 os.environ["HUBBUB_CONSENT"] = "on"  # clients of a test runner are paused unless the environment states a level
 
 
@@ -33,6 +40,12 @@ def pytest_report_header() -> str:
 def pytest_xdist_auto_num_workers() -> int:
     """One process more than processors: many tests wait for a process of their own."""
     return 1 + (os.cpu_count() or 1)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the files that take minutes first: started last, one of them would run alone for all of its time."""
+    first = {path: place for place, path in enumerate(_TAKE_MINUTES)}
+    items.sort(key=lambda item: first.get(item.nodeid.partition("::")[0], len(first)))
 
 
 @pytest.fixture
