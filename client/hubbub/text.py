@@ -9,6 +9,8 @@ from os.path import commonprefix
 
 DISTRIBUTION = "hubbub-telemetry"
 """What pip installs. The packages and the command are named `hubbub`, but `hubbub` on PyPI is another project."""
+SERVER_DISTRIBUTION = "hubbub-telemetry-server"
+"""The aggregator and the decoder, which pip installs for each extra of `DISTRIBUTION`."""
 
 
 def format_count(number: int, noun: str) -> str:

@@ -16,7 +16,7 @@ def mathjax_folder() -> Path:
     """Return the folder of MathJax in the installed package. Its name has hyphens, so it cannot be imported by a statement."""
     spec = find_spec("sphinx-mathjax-offline")
     if spec is None or spec.origin is None:
-        raise ExtensionError("MathJax is missing: pip install '.[docs]'")
+        raise ExtensionError("MathJax is missing: pip install --group docs")
     return Path(spec.origin).parent / "static" / "mathjax"
 
 

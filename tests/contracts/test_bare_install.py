@@ -1,4 +1,4 @@
-"""The SDK without extras: few dependencies, fast import, and every command names the extra that it needs."""
+"""The client without extras: few dependencies, fast import, and every command names the extra that it needs."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ import subprocess
 import sys
 import venv
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
-from hubbub.text import install_hint
+from hubbub.cli import SECTIONS
+from hubbub.text import DISTRIBUTION, SERVER_DISTRIBUTION, install_hint
 from tests.support.paths import REPOSITORY
 
 ENCODE = """
@@ -25,9 +27,9 @@ print(len(Encoder(Metric.string("homepage", params), Secret.generate()).encode("
 
 
 @pytest.fixture(scope="module")
-def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An empty environment after `pip install .`, from a copy without untracked files."""
-    place = tmp_path_factory.mktemp("bare")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Both wheels, from a copy without untracked files."""
+    place = tmp_path_factory.mktemp("wheels")
     kept = ("client", "aggregator", "decoder", "pyproject.toml", "README.md", "LICENSE")
     source = place / "source"
     source.mkdir()
@@ -35,9 +37,20 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
         original = REPOSITORY / name
         copy: Callable[[Path, Path], object] = shutil.copytree if original.is_dir() else shutil.copy
         copy(original, source / name)
+    for folder in (source / "client", source):
+        build = (sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", place / "dist")
+        subprocess.run(build, cwd=folder, check=True)
+    return place / "dist"
+
+
+@pytest.fixture(scope="module")
+def bare(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty environment after `pip install hubbub-telemetry`."""
+    place = tmp_path_factory.mktemp("bare")
     venv.create(place / "venv", with_pip=True)
     python = place / "venv" / "bin" / "python"
-    subprocess.run([python, "-m", "pip", "install", "-q", "--disable-pip-version-check", source], check=True)
+    options = ("--quiet", "--disable-pip-version-check", "--find-links", wheels)
+    subprocess.run([python, "-m", "pip", "install", *options, DISTRIBUTION], check=True)
     return python
 
 
@@ -47,15 +60,15 @@ def test_bare_install_encodes_without_extras(bare: Path) -> None:
     assert done.stdout == "128\n"
     listed = subprocess.run([bare, "-m", "pip", "list", "--format=freeze"], capture_output=True, text=True, check=True)
     names = {line.partition("==")[0] for line in listed.stdout.split()}
-    assert names - {"pip", "setuptools"} == {"hubbub-telemetry", "bitarray", "click", "mmh3", "urllib3"}
+    assert names - {"pip", "setuptools"} == {DISTRIBUTION, "bitarray", "click", "mmh3", "urllib3"}
 
 
 @pytest.mark.slow
 def test_bare_install_names_missing_extras(bare: Path) -> None:
     hubbub = bare.parent / "hubbub"
     shown = subprocess.run([hubbub, "--help"], capture_output=True, text=True, check=True).stdout
-    for name in ("decode", "demo", "encode", "metrics", "pull", "serve", "simulate"):
-        assert f"\n  {name} " in shown
+    assert re.findall(r"^  ([a-z-]+)  ", shown.partition("App:")[2], re.MULTILINE) == [*SECTIONS["App"], "doctor"]
+    assert shown.endswith(f"\n{install_hint('all')}\n")
     metrics = REPOSITORY / "tests" / "data" / "metrics.toml"
     encoded = subprocess.run([hubbub, "encode", metrics, "homepage", "x"], capture_output=True, text=True, check=True)
     assert encoded.stdout.startswith("cohort ")
@@ -64,22 +77,41 @@ def test_bare_install_names_missing_extras(bare: Path) -> None:
         (["simulate", metrics, "homepage", "--reports", "10", "--out", "s.parquet"], "decoder"),
         (["demo"], "decoder"),
         (["doctor", metrics], "aggregator"),
+        (["doctor", metrics, "--database", "reports.db"], "aggregator"),
     ):
         lacking = subprocess.run([hubbub, *arguments], capture_output=True, text=True, check=False, cwd=bare.parent)
         assert lacking.returncode == 1, lacking.stderr
         assert f"run pip install 'hubbub-telemetry[{extra}]'" in lacking.stderr
         assert len(lacking.stderr.splitlines()) == 1
+    for arguments in (["doctor", "--help"], ["serv"]):
+        done = subprocess.run([hubbub, *arguments], capture_output=True, text=True, check=False)
+        assert ("--state" in done.stdout) if done.returncode == 0 else ("Did you mean 'serve'" in done.stderr)
 
 
 @pytest.mark.slow
-def test_named_command_installs_an_extra_of_the_installed_version(bare: Path) -> None:
-    """`pip install` of the extra keeps the installed hubbub, so it works whatever an index has under this name."""
+def test_named_command_adds_the_server_of_the_installed_version(bare: Path, wheels: Path) -> None:
+    """`pip install` of the extra keeps the installed client."""
     (requirement,) = re.findall("run pip install '(.*)'", install_hint("decoder"))
-    options = ("--disable-pip-version-check", "--dry-run", "--quiet", "--report", "-")
+    options = ("--disable-pip-version-check", "--dry-run", "--quiet", "--report", "-", "--find-links", wheels)
     done = subprocess.run([bare, "-m", "pip", "install", *options, requirement], capture_output=True, check=True)
     added = {item["metadata"]["name"] for item in json.loads(done.stdout)["install"]}
-    assert added >= {"numpy", "scipy", "pyarrow"}
-    assert "hubbub-telemetry" not in added
+    assert added >= {SERVER_DISTRIBUTION, "numpy", "scipy", "pyarrow"}
+    assert DISTRIBUTION not in added
+
+
+def test_commands_of_another_version_name_the_installation(tmp_path: Path) -> None:
+    """`pip install --upgrade hubbub-telemetry` warns about the server that it leaves behind, and installs the client."""
+    other = tmp_path / f"{SERVER_DISTRIBUTION.replace('-', '_')}-9.9.dist-info"
+    other.mkdir()
+    (other / "METADATA").write_text(f"Metadata-Version: 2.4\nName: {SERVER_DISTRIBUTION}\nVersion: 9.9\n")
+    (other / "entry_points.txt").write_text("[hubbub.commands]\nserve = hubbub_aggregator.cli.serve:command\n")
+    command = [sys.executable, "-m", "hubbub", "serve", "metrics.toml"]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}  # before the installed ones
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    own = version(DISTRIBUTION)
+    assert done.returncode == 1
+    assert f"`hubbub serve` is in {SERVER_DISTRIBUTION} 9.9, but {DISTRIBUTION} is {own}." in done.stderr
+    assert f"run pip install '{DISTRIBUTION}[aggregator]=={own}'" in done.stderr
 
 
 KEPT = """

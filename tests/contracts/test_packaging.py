@@ -1,4 +1,4 @@
-"""The distribution: reproducible wheel and sdist, their contents and metadata, and the hashes of all dependencies."""
+"""The two distributions: reproducible wheels and sdists, their contents and metadata, and the hashes of all dependencies."""
 
 from __future__ import annotations
 
@@ -19,12 +19,22 @@ from packaging.metadata import Metadata
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from hubbub.text import DISTRIBUTION
+from hubbub.text import DISTRIBUTION, SERVER_DISTRIBUTION
 from tests.support.paths import DOCS, REPOSITORY
 
-PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+FOLDERS = {DISTRIBUTION: "client/", SERVER_DISTRIBUTION: ""}
+"""Folder of each distribution's pyproject.toml, below the root of the repository."""
+PROJECTS = {
+    name: tomllib.loads((REPOSITORY / folder / "pyproject.toml").read_text())["project"]
+    for name, folder in FOLDERS.items()
+}
+PROJECT = PROJECTS[DISTRIBUTION]
+VERSION = PROJECT["version"]
 PIP = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check")
-STEM = f"{DISTRIBUTION.replace('-', '_')}-{PROJECT['version']}"
+STEMS = {name: f"{name.replace('-', '_')}-{VERSION}" for name in FOLDERS}
+WHEELS = {name: f"{stem}-py3-none-any.whl" for name, stem in STEMS.items()}
+SDISTS = {name: f"{stem}.tar.gz" for name, stem in STEMS.items()}
+each_distribution = pytest.mark.parametrize("name", FOLDERS)
 
 
 def tracked_files() -> list[str]:
@@ -41,13 +51,18 @@ def copy_tracked_files(place: Path, *, newest_first: bool) -> Path:
     return place
 
 
-def build(source: Path, out: Path, **environment: str) -> dict[str, bytes]:
-    """Build wheel and sdist in a process with this environment, and return their contents by file name."""
+def build(source: Path, out: Path, **environment: str) -> None:
+    """Build wheel and sdist of a folder in a process with this environment."""
     command = [sys.executable, "-m", "hatchling", "build", "--directory", str(out)]
     variables = {**os.environ, "SOURCE_DATE_EPOCH": "1700000000", **environment}
     done = subprocess.run(command, cwd=source, env=variables, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    return {file.name: file.read_bytes() for file in out.iterdir()}
+
+
+def build_both(source: Path, out: Path, **environment: str) -> Path:
+    for folder in FOLDERS.values():
+        build(source / folder, out, **environment)
+    return out
 
 
 def files_of_wheel(wheel: Path) -> dict[str, bytes]:
@@ -57,10 +72,9 @@ def files_of_wheel(wheel: Path) -> dict[str, bytes]:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the wheel and the sdist of the tracked files."""
+    """A folder with the wheels and the sdists of the tracked files."""
     place = tmp_path_factory.mktemp("built")
-    build(copy_tracked_files(place / "source", newest_first=False), place / "dist")
-    return place / "dist"
+    return build_both(copy_tracked_files(place / "source", newest_first=False), place / "dist")
 
 
 @pytest.mark.slow
@@ -70,54 +84,83 @@ def test_build_depends_neither_on_folder_nor_environment(built: Path, tmp_path: 
     for path in source.rglob("*"):
         path.chmod(path.stat().st_mode & ~0o077)
         os.utime(path, (1, 1))
-    other = build(source, tmp_path / "out", TZ="Asia/Kathmandu", LC_ALL="C", PYTHONHASHSEED="7", HOME=str(tmp_path))
-    assert sorted(other) == [f"{STEM}-py3-none-any.whl", f"{STEM}.tar.gz"]
-    for name, contents in other.items():
-        assert contents == (built / name).read_bytes(), name
+    variables = {"TZ": "Asia/Kathmandu", "LC_ALL": "C", "PYTHONHASHSEED": "7", "HOME": str(tmp_path)}
+    other = build_both(source, tmp_path / "out", **variables)
+    assert {file.name for file in other.iterdir()} == {*WHEELS.values(), *SDISTS.values()}
+    for file in other.iterdir():
+        assert file.read_bytes() == (built / file.name).read_bytes(), file.name
 
 
-def test_build_date_is_source_date_epoch(built: Path) -> None:
-    with zipfile.ZipFile(built / f"{STEM}-py3-none-any.whl") as wheel:
+@each_distribution
+def test_build_date_is_source_date_epoch(built: Path, name: str) -> None:
+    with zipfile.ZipFile(built / WHEELS[name]) as wheel:
         assert {file.date_time for file in wheel.infolist()} == {(2023, 11, 14, 22, 13, 20)}
-    with tarfile.open(built / f"{STEM}.tar.gz") as sdist:
+    with tarfile.open(built / SDISTS[name]) as sdist:
         assert {(file.mtime, file.uid, file.uname) for file in sdist} == {(1700000000, 0, "")}
 
 
-def test_wheel_contains_the_three_packages_alone(built: Path) -> None:
-    packages = ("client/hubbub/", "aggregator/hubbub_aggregator/", "decoder/hubbub_decoder/")
-    ours = {name.partition("/")[2] for name in tracked_files() if name.startswith(packages)}
-    licenses = {"LICENSE", *(name for name in tracked_files() if name.endswith(".LICENSE"))}
-    names = {"METADATA", "WHEEL", "RECORD", "entry_points.txt", *(f"licenses/{name}" for name in licenses)}
-    expected = ours | {f"{STEM}.dist-info/{name}" for name in names}
-    assert set(files_of_wheel(built / f"{STEM}-py3-none-any.whl")) == expected
+@each_distribution
+def test_wheel_contains_its_packages_alone(built: Path, name: str) -> None:
+    packages = {
+        DISTRIBUTION: ("client/hubbub/",),
+        SERVER_DISTRIBUTION: ("aggregator/hubbub_aggregator/", "decoder/hubbub_decoder/"),
+    }[name]
+    ours = {file.partition("/")[2] for file in tracked_files() if file.startswith(packages)}
+    licenses = {"LICENSE", *(file for file in tracked_files() if file.startswith(packages) and "LICENSE" in file)}
+    names = {"METADATA", "WHEEL", "RECORD", "entry_points.txt", *(f"licenses/{file}" for file in licenses)}
+    assert set(files_of_wheel(built / WHEELS[name])) == ours | {f"{STEMS[name]}.dist-info/{file}" for file in names}
 
 
-def test_sdist_contains_the_tracked_files(built: Path) -> None:
-    with tarfile.open(built / f"{STEM}.tar.gz") as sdist:
-        names = {file.name.removeprefix(f"{STEM}/") for file in sdist}
-    assert names == {*tracked_files(), "PKG-INFO"}
+@each_distribution
+def test_sdist_contains_the_tracked_files(built: Path, name: str) -> None:
+    with tarfile.open(built / SDISTS[name]) as sdist:
+        names = {file.name.removeprefix(f"{STEMS[name]}/") for file in sdist}
+    tracked = {file.removeprefix(FOLDERS[name]) for file in tracked_files() if file.startswith(FOLDERS[name])}
+    assert names == tracked | {"PKG-INFO", ".gitignore"}
 
 
 @pytest.mark.slow
-def test_wheel_of_the_sdist_is_the_wheel_of_the_tree(built: Path, tmp_path: Path) -> None:
-    with tarfile.open(built / f"{STEM}.tar.gz") as sdist:
+@each_distribution
+def test_wheel_of_the_sdist_is_the_wheel_of_the_tree(built: Path, tmp_path: Path, name: str) -> None:
+    with tarfile.open(built / SDISTS[name]) as sdist:
         sdist.extractall(tmp_path, filter="data")
-    name = f"{STEM}-py3-none-any.whl"
-    assert build(tmp_path / STEM, tmp_path / "out")[name] == (built / name).read_bytes()
+    build(tmp_path / STEMS[name], tmp_path / "out")
+    assert (tmp_path / "out" / WHEELS[name]).read_bytes() == (built / WHEELS[name]).read_bytes()
 
 
-@pytest.mark.slow
-def test_the_oldest_pip_installs_by_name_from_an_index(built: Path, tmp_path: Path) -> None:
-    """The index is a folder; pip knows no other one, so that nothing else has the name."""
-    subprocess.run(
-        [*PIP, "download", "--only-binary", ":all:", "--dest", tmp_path, "pip==23.2", *built.glob("*.whl")], check=True
-    )
-    for wheel in tmp_path.glob("*.whl"):
-        page = tmp_path / "simple" / canonicalize_name(wheel.name.partition("-")[0])
+def test_client_has_the_license_of_the_repository() -> None:
+    assert (REPOSITORY / "client" / "LICENSE").read_bytes() == (REPOSITORY / "LICENSE").read_bytes()
+
+
+def test_each_distribution_requires_the_other_in_its_own_version() -> None:
+    """The number of the version has one value, wherever it stands."""
+    assert {project["version"] for project in PROJECTS.values()} == {VERSION}
+    assert PROJECTS[SERVER_DISTRIBUTION]["dependencies"] == [f"{DISTRIBUTION}=={VERSION}"]
+    extras = {name: [f"{SERVER_DISTRIBUTION}[{name}]=={VERSION}"] for name in PROJECT["optional-dependencies"]}
+    assert PROJECT["optional-dependencies"] == extras
+    assert PROJECTS[SERVER_DISTRIBUTION]["optional-dependencies"].keys() == extras.keys()
+
+
+@pytest.fixture(scope="module")
+def index(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An index in a folder, with pip 23.2, both distributions, and all that the client and the aggregator require."""
+    place = tmp_path_factory.mktemp("index")
+    names = ("pip==23.2", f"{DISTRIBUTION}[aggregator]")
+    links = ("--find-links", str(built), "--only-binary", ":all:")
+    subprocess.run([*PIP, "download", *links, "--dest", place, *names], check=True)
+    for wheel in place.glob("*.whl"):
+        page = place / "simple" / canonicalize_name(wheel.name.partition("-")[0])
         page.mkdir(parents=True)
         (page / "index.html").write_text(f'<a href="{wheel.as_uri()}">{wheel.name}</a>')
+    return place / "simple"
+
+
+@pytest.mark.slow
+def test_the_oldest_pip_installs_by_name_from_an_index(index: Path, tmp_path: Path) -> None:
+    """pip knows no other index, so that nothing else has the names."""
     venv.create(tmp_path / "venv", with_pip=True)
-    python, index = tmp_path / "venv" / "bin" / "python", ("--index-url", (tmp_path / "simple").as_uri())
+    python = tmp_path / "venv" / "bin" / "python"
+    hubbub = python.with_name("hubbub")
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PIP_")}
     environment["PIP_CONFIG_FILE"] = os.devnull
 
@@ -126,23 +169,36 @@ def test_the_oldest_pip_installs_by_name_from_an_index(built: Path, tmp_path: Pa
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    run(python, "-m", "pip", "install", *index, "pip==23.2")
+    def pip_install(name: str) -> None:
+        run(python, "-m", "pip", "install", "--index-url", index.as_uri(), name)
+
+    pip_install("pip==23.2")
     assert run(python, "-m", "pip", "--version").startswith("pip 23.2 ")
-    run(python, "-m", "pip", "install", *index, DISTRIBUTION)
-    assert run(python.with_name("hubbub"), "--version").split()[-1] == PROJECT["version"]
-    run(python.with_name("hubbub"), "encode", REPOSITORY / "tests" / "data" / "metrics.toml", "homepage", "x")
+    pip_install(DISTRIBUTION)
+    assert run(hubbub, "--version").split()[-1] == VERSION
+    run(hubbub, "encode", REPOSITORY / "tests" / "data" / "metrics.toml", "homepage", "x")
+    assert SERVER_DISTRIBUTION not in run(python, "-m", "pip", "list")
+    pip_install(f"{DISTRIBUTION}[aggregator]")
+    run(hubbub, "serve", REPOSITORY / "examples" / "metrics.toml", "--print-config")
+    run(python, "-m", "pip", "check")
 
 
-def test_metadata_names_license_versions_and_extras(built: Path) -> None:
-    text = files_of_wheel(built / f"{STEM}-py3-none-any.whl")[f"{STEM}.dist-info/METADATA"]
+@each_distribution
+def test_metadata_names_license_versions_and_extras(built: Path, name: str) -> None:
+    text = files_of_wheel(built / WHEELS[name])[f"{STEMS[name]}.dist-info/METADATA"]
     metadata = Metadata.from_email(text)  # raises an error for a field that the specification does not allow
-    assert (metadata.name, str(metadata.version)) == (DISTRIBUTION, PROJECT["version"])
+    assert (metadata.name, str(metadata.version)) == (name, VERSION)
     assert metadata.license_expression == "Apache-2.0"
     assert metadata.description_content_type == "text/markdown"
-    assert metadata.description == (REPOSITORY / "README.md").read_text()
-    assert set(metadata.provides_extra or ()) == set(PROJECT["optional-dependencies"])
-    own = {str(requirement) for requirement in metadata.requires_dist or () if requirement.name.startswith("hubbub")}
-    assert all(name.startswith(f"{DISTRIBUTION}[") for name in own), own
+    assert metadata.description == (REPOSITORY / FOLDERS[name] / "README.md").read_text()
+    extras = {"aggregator", "all", "decoder", "postgres", "segments", "spark"}  # none of development
+    assert set(metadata.provides_extra or ()) == extras
+
+
+def test_client_readme_has_the_app_of_the_readme() -> None:
+    app = re.compile(r"```python\n.*?```", re.DOTALL)
+    of_client = app.findall((REPOSITORY / "client" / "README.md").read_text())
+    assert of_client == app.findall((REPOSITORY / "README.md").read_text())
 
 
 def test_citation_has_the_version_and_license_of_the_package() -> None:
@@ -182,7 +238,7 @@ def closure(name: str, extras: frozenset[str]) -> set[str]:
 
 def test_requirements_lock_every_dependency_of_all() -> None:
     here = {canonicalize_name(entry.name) for entry in lock() if entry.marker is None or entry.marker.evaluate()}
-    assert here == closure(DISTRIBUTION, frozenset({"all"})) - {DISTRIBUTION}
+    assert here == closure(DISTRIBUTION, frozenset({"all"})) - FOLDERS.keys()
     assert {canonicalize_name(entry.name) for entry in lock("requirements-build.txt")} == closure(
         "hatchling", frozenset()
     )
@@ -228,4 +284,5 @@ def test_classifiers_are_the_tested_pythons() -> None:
     tested = {version for versions, how in rows if not how.startswith("not tested") for version in versions.split(", ")}
     prefix = "Programming Language :: Python :: "
     assert tested
-    assert tested == {name.removeprefix(prefix) for name in PROJECT["classifiers"] if name.startswith(prefix)}
+    for project in PROJECTS.values():
+        assert tested == {name.removeprefix(prefix) for name in project["classifiers"] if name.startswith(prefix)}

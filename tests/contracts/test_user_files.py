@@ -29,7 +29,14 @@ OWNED = (
 """Files of a user, in places that a rule for a Python or Node project might clear."""
 
 READ = (
-    *("Makefile", "pyproject.toml", "constraints.txt", "constraints-spark.txt", "clients/typescript/package-lock.json"),
+    *(
+        "Makefile",
+        "pyproject.toml",
+        "client/pyproject.toml",
+        "constraints.txt",
+        "constraints-spark.txt",
+        "clients/typescript/package-lock.json",
+    ),
     *("clients/typescript/build.mjs", "clients/typescript/tsconfig.json"),
 )
 """Files that the rules of the Makefile name as prerequisites."""

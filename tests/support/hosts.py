@@ -100,7 +100,7 @@ def require(package: str, program: str | None = None) -> None:
     """Skip the test if a package is missing, or fail if $HUBBUB_TEST_REQUIRE contains its name."""
     path = Path(sys.executable).with_name(program or package)
     if importlib.util.find_spec(package) is None and not path.exists():
-        reason = f"{package} is not installed: pip install '.[dev]' in a checkout of hubbub"
+        reason = f"{package} is not installed: pip install --group dev in a checkout of hubbub"
         if package in os.environ.get("HUBBUB_TEST_REQUIRE", "").split(","):
             pytest.fail(reason)
         pytest.skip(reason)

@@ -59,7 +59,9 @@ def running(command: list[str], log: Path, **variables: str) -> Iterator[Callabl
 @pytest.mark.parametrize("options", [("--preload", "flask_app:create_app()"), ("django_app:application",)])
 def test_users_of_a_wsgi_app_report_from_all_workers(options: tuple[str, ...], tmp_path: Path) -> None:
     for package in ("gunicorn", options[-1].partition("_")[0]):
-        pytest.importorskip(package, reason=f"{package} is not installed: pip install '.[dev]' in a checkout of hubbub")
+        pytest.importorskip(
+            package, reason=f"{package} is not installed: pip install --group dev in a checkout of hubbub"
+        )
     state = tmp_path / "state"
     command = ["gunicorn", "--workers", "2", "--bind", "127.0.0.1:0", *options]
     with running(command, tmp_path / "log", STATE=str(state)) as wait_for:
@@ -75,7 +77,7 @@ def test_users_of_a_wsgi_app_report_from_all_workers(options: tuple[str, ...], t
 @pytest.mark.slow
 def test_celery_tasks_record_in_forked_worker_processes(tmp_path: Path) -> None:
     celery = pytest.importorskip(
-        "celery", reason="celery is not installed: pip install '.[dev]' in a checkout of hubbub"
+        "celery", reason="celery is not installed: pip install --group dev in a checkout of hubbub"
     )
     state, folder = tmp_path / "state", tmp_path / "broker"
     folder.mkdir()
@@ -109,7 +111,7 @@ def test_celery_tasks_record_in_forked_worker_processes(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_frozen_program_records_and_sends(tmp_path: Path) -> None:
     pytest.importorskip(
-        "PyInstaller", reason="pyinstaller is not installed: pip install '.[dev]' in a checkout of hubbub"
+        "PyInstaller", reason="pyinstaller is not installed: pip install --group dev in a checkout of hubbub"
     )
     if shutil.which("objdump") is None:
         pytest.skip("there is no objdump, which PyInstaller needs: apt-get install binutils")

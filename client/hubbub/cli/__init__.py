@@ -1,7 +1,7 @@
 """The `hubbub` command group. Subcommands are entry points, loaded on use.
 
 Each package registers its subcommands in the group `hubbub.commands`. The module of a subcommand imports click only and imports
-everything else inside the command, so `hubbub --help` is fast and works without the extras.
+everything else inside the command, so `hubbub --help` is fast. Commands that are not installed name the extra that has them.
 """
 
 from __future__ import annotations
@@ -13,18 +13,16 @@ import threading
 import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, entry_points, version
 from typing import Any
 
 import click
 
 from hubbub.cli.output import replace_unencodable
 from hubbub.errors import HubbubError
-from hubbub.text import DISTRIBUTION, did_you_mean, install_hint
+from hubbub.text import DISTRIBUTION, SERVER_DISTRIBUTION, did_you_mean, install_hint
 from hubbub.wire.urls import mask_url, mask_urls
 
-_EXTRA_OF_PACKAGE = {"hubbub_aggregator": "aggregator", "hubbub_decoder": "decoder"}
-_EXTRA_OF_COMMAND = {"doctor": "aggregator"}  # for the checks of an aggregator; `--state` needs no extra
 _ARGUMENTS = "hubbub.arguments"
 SECTIONS = {
     "First steps": ("demo", "plan", "serve", "pull", "decode"),
@@ -90,13 +88,15 @@ class Commands(click.Group):
         for section, rows in sections.items():
             with formatter.section(section):
                 formatter.write_dl(rows)
+        if not _listed() <= {*listed}:
+            formatter.write(f"\nFor the commands of the aggregator and the decoder,\n{install_hint('all')}\n")
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
-        if not (name.startswith("-") or name in _commands() or ctx.resilient_parsing):
-            ctx.fail(f"No such command {name!r}.{did_you_mean(name, _commands())}")
+        if not (name.startswith("-") or ctx.resilient_parsing):
+            _check_installed(ctx, name)
         return super().resolve_command(ctx, args)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
@@ -151,6 +151,24 @@ def _commands() -> dict[str, EntryPoint]:
     return {entry.name: entry for entry in entry_points(group="hubbub.commands")}
 
 
+def _listed() -> set[str]:
+    return {name for names in SECTIONS.values() for name in names}
+
+
+def _check_installed(ctx: click.Context, name: str) -> None:
+    """Raise an error unless this command is installed, in the version of the client."""
+    entry, extra, own = _commands().get(name), _extra_of(name), version(DISTRIBUTION)
+    if entry is None and extra is not None:
+        raise click.ClickException(f"`hubbub {name}` is not installed: {install_hint(extra)}")
+    if entry is None:
+        ctx.fail(f"No such command {name!r}.{did_you_mean(name, _listed() | _commands().keys())}")
+    if entry.dist is not None and entry.dist.name == SERVER_DISTRIBUTION and entry.dist.version != own:
+        raise click.ClickException(
+            f"`hubbub {name}` is in {SERVER_DISTRIBUTION} {entry.dist.version}, but {DISTRIBUTION} is {own}. "
+            f"Both must have the same version: run pip install '{DISTRIBUTION}[{extra}]=={own}'"
+        )
+
+
 @contextmanager
 def _masked_errors(arguments: Iterable[str]) -> Iterator[None]:
     """Mask URLs in the message of an error. It may repeat arguments: where such a URL ends is known."""
@@ -175,7 +193,7 @@ def _print_traceback_of_thread(hook: threading.ExceptHookArgs) -> None:
 
 
 def _extra_of(name: str | None) -> str | None:
-    entry = _commands().get(name or "")
-    if entry is None:
-        return None
-    return _EXTRA_OF_COMMAND.get(entry.name) or _EXTRA_OF_PACKAGE.get(entry.module.partition(".")[0])
+    """Return the extra that a command needs; `doctor` needs it for the checks of an aggregator."""
+    if name == "serve" or name in SECTIONS["Service"]:
+        return "aggregator"
+    return "decoder" if name in _listed().difference(SECTIONS["App"]) else None

@@ -17,6 +17,7 @@ import click
 from hubbub.cli.findings import Checks
 from hubbub.cli.help_sections import SectionedCommand
 from hubbub.cli.output import PATH, json_option, print_json
+from hubbub.text import install_hint
 
 _STATE_GIVEN = "hubbub.doctor.state"
 
@@ -25,11 +26,15 @@ class Doctor(SectionedCommand):
     """Command with the options of the registered checks, unless `--state` is given."""
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        own = super().get_params(ctx)
-        return own if ctx.meta.get(_STATE_GIVEN) else [*own, *_registered().options]
+        own, checks = super().get_params(ctx), _registered()
+        return own if checks is None or ctx.meta.get(_STATE_GIVEN) else [*own, *checks.options]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ctx.meta[_STATE_GIVEN] = any(argument.partition("=")[0] == "--state" for argument in args)
+        if _registered() is None and not ctx.meta[_STATE_GIVEN] and {*args}.isdisjoint(ctx.help_option_names):
+            raise click.ClickException(
+                f"without --state, `hubbub doctor` needs the aggregator: {install_hint('aggregator')}"
+            )
         return super().parse_args(ctx, args)
 
 
@@ -59,8 +64,8 @@ def command(definitions: Path | None, state: Path | None, as_json: bool, options
     now = datetime.now(UTC)
     if state is not None and definitions is None:
         findings = list(check_state(state, now, os.environ))
-    elif definitions is not None and state is None:
-        findings = list(_registered().run(definitions, now, options))
+    elif definitions is not None and state is None and (checks := _registered()) is not None:
+        findings = list(checks.run(definitions, now, options))
     else:
         raise click.UsageError("pass either the DEFINITIONS of an aggregator or the --state directory of a client")
     has_errors = any(finding.health is Health.ERROR for finding in findings)
@@ -73,9 +78,9 @@ def command(definitions: Path | None, state: Path | None, as_json: bool, options
         raise click.ClickException("; ".join(errors))
 
 
-def _registered() -> Checks:
-    """Return the aggregator's checks; raises ModuleNotFoundError if it is not installed."""
+def _registered() -> Checks | None:
+    """Return the aggregator's checks, if it is installed."""
     for entry in entry_points(group="hubbub.checks"):
         checks: Checks = entry.load()
         return checks
-    raise ModuleNotFoundError("the aggregator's checks are not installed", name="hubbub_aggregator")
+    return None
