@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import unicodedata
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -193,6 +194,16 @@ def test_visible_text_is_printable_and_idempotent(text: str) -> None:
     assert visible_text(shown) == shown
     if not invisible(text):
         assert shown == text
+
+
+def test_every_space_stays() -> None:
+    """The space separators of Unicode, which `hubbub.text` lists, and no other character that is not printable."""
+    kept = {c for c in map(chr, range(sys.maxunicode + 1)) if not c.isprintable() and visible_text(c) == c}
+    assert kept == {
+        "\n",
+        "\t",
+        *(c for c in map(chr, range(sys.maxunicode + 1)) if unicodedata.category(c) == "Zs"),
+    } - {" "}
 
 
 @pytest.fixture(scope="module")

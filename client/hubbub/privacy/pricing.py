@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from hubbub.metrics.metric import Metric
 from hubbub.privacy.loss import epsilon
@@ -12,8 +12,7 @@ ROUNDING_SLACK = 1e-9
 """Slack of comparisons of epsilons, so that rounding of floats never costs a unit."""
 
 
-@dataclass(frozen=True, slots=True)
-class Price:
+class Price(NamedTuple):
     """Unit that the ledger charges (each distinct `value`, each `epoch`, or each `period`) and its epsilon."""
 
     unit: str

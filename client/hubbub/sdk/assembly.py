@@ -35,7 +35,7 @@ EXIT_WAIT_SECONDS = 1.0
 """Longest wait of a program's end for another process, if recordings would be lost otherwise."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Collaborators:
     """Objects that a client is built of, one per concern.
 

@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 from hubbub.consent import Consent, consent_limit, consent_variable_warning
 from hubbub.errors import ParameterError
@@ -159,8 +159,7 @@ def configure(
     return configuration
 
 
-@dataclass(frozen=True)
-class EnvironmentSettings:
+class EnvironmentSettings(NamedTuple):
     """Settings of the environment.
 
     consent  : highest consent level of this process

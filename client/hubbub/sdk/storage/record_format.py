@@ -11,8 +11,8 @@ from __future__ import annotations
 import struct
 from binascii import crc32
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import chain
+from typing import NamedTuple
 
 FORMAT_VERSION = 2
 MAGIC = b"\xb5hb" + bytes([FORMAT_VERSION])
@@ -20,8 +20,7 @@ MAX_PAYLOAD = 1 << 22
 _HEADER = struct.Struct("<4sII")
 
 
-@dataclass(frozen=True, slots=True)
-class Scan:
+class Scan(NamedTuple):
     """Undamaged payloads of a file in order, and the number of damaged records."""
 
     payloads: list[bytes]
