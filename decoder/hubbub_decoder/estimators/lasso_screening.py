@@ -85,19 +85,23 @@ def lasso_columns(evidence: Evidence, design: DesignMatrix, most: int) -> Indice
 
 
 def _whitened(evidence: Evidence, design: DesignMatrix) -> tuple[Floats, sparse.csc_array]:
-    """W y (m k,), and W X with columns of unit length (m k, M + 1); the last column is the average random string."""
+    """W y (n,), and W X with columns of unit length (n, M + 1), of the n bits of the cohorts with reports.
+
+    The last column is the average random string. Only one matrix of M columns is made, because a million columns take 400 MB.
+    """
     params, used, mean = evidence.params, evidence.used, evidence.random_string.mean
     variance = np.maximum(bit_variance(mean, params, evidence.repetition), _MIN_BIT_VARIANCE)
     deviation = np.sqrt(variance) / abs(params.mechanism.q_star - params.mechanism.p_star)
-    weights = (np.sqrt(evidence.counts.reports)[:, None] / deviation).ravel()
-    average = np.tile(mean, len(used))
-    bits = sparse.diags_array(weights) @ design.matrix.astype(np.float64)
-    norms = np.sqrt(np.maximum(bits.power(2).sum(axis=0), np.finfo(float).tiny))
-    scaled = bits @ sparse.diags_array(1 / norms)
-    column = (weights * average) / np.linalg.norm(weights * average) * _UNPENALIZED_LENGTH
+    weights = (np.sqrt(evidence.counts.reports[used])[:, None] / deviation).ravel()
+    bits = design.matrix[np.repeat(used, params.num_bits)]
+    entries = weights[bits.indices]
+    squares = sparse.csc_array((entries**2, bits.indices, bits.indptr), bits.shape).sum(axis=0)
+    entries *= np.repeat(1 / np.sqrt(np.maximum(squares, np.finfo(float).tiny)), np.diff(bits.indptr))
+    scaled = sparse.csc_array((entries, bits.indices, bits.indptr), bits.shape)
+    average = weights * np.tile(mean, np.count_nonzero(used))
+    column = average / np.linalg.norm(average) * _UNPENALIZED_LENGTH
     weighted = sparse.hstack([scaled, sparse.csc_array(column[:, None])], format="csc")
-    response = np.where(np.repeat(used, params.num_bits), evidence.bit_shares.ravel(), 0) * weights
-    return response, weighted
+    return evidence.bit_shares[used].ravel() * weights, weighted
 
 
 def _lasso(response: Floats, weighted: sparse.csc_array, z: float) -> Floats:

@@ -260,16 +260,20 @@ class ErrorLaw:
         """
         tail = (1 - level) / 2
         known = np.isfinite(self.shares) & np.isfinite(self.variances)
-        x, rejected = np.where(known, self.shares, 0), p_values < tail
-        upper, factors, below = self._quantiles(tail, 1), self._factors(p_values, retested, tail), x - self.steps / 2
+        if not known.all():  # of a million candidates that a lasso screens, some hundred are known
+            low, high = np.full((2, len(known)), np.nan)
+            at = np.flatnonzero(known)
+            low[at], high[at] = self.take(at).interval(level, p_values[at], retested[at])
+            return low, high
+        rejected, below = p_values < tail, self.shares - self.steps / 2
+        upper, factors = self._quantiles(tail, 1), self._factors(p_values, retested, tail)
 
         def rejects_from_above(low: Floats) -> Flags:
             return np.asarray(below - low > factors * upper(low))
 
         lowest = np.where(rejected, 0, below - np.maximum(factors, 1) * upper.largest * self._reach())
         low = _bisect(rejects_from_above, lowest, np.where(rejected, below, np.minimum(below, 0)))
-        high = self._upper_ends(x + self.steps / 2, tail)
-        return np.where(known, low, np.nan), np.where(known, high, np.nan)
+        return low, self._upper_ends(self.shares + self.steps / 2, tail)
 
     def detection_limits(self, largest: float, power: float, *, on_grid: bool) -> Floats:
         """Share x with which an estimate has at most the p-value `largest` with probability `power`, (M,), not clipped.

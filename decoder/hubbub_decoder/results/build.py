@@ -164,7 +164,13 @@ def _rows(
     forged: Sequence[int | None],
 ) -> tuple[Estimate, ...]:
     """Estimates in descending order of share; what is not determined comes last."""
-    rows = np.column_stack(list(columns.values())).tolist()
+    figures = np.column_stack(list(columns.values()))
+    determined = np.flatnonzero(~np.isnan(figures).all(axis=1))
+    rows = [[math.nan] * len(columns)] * len(
+        figures
+    )  # one object: a lasso determines some hundred of a million candidates
+    for at, row in zip(determined.tolist(), figures[determined].tolist(), strict=True):
+        rows[at] = row
     estimates = [
         Estimate(
             candidate=group[0],

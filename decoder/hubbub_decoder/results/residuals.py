@@ -34,8 +34,10 @@ def evidence_residuals(evidence: Evidence, decoding: Decoding, design: DesignMat
     params, unlisted = decoding.metric.params, decoding.unlisted.share
     if np.isnan(unlisted):
         return None
-    shares = {estimate.candidate: estimate.share for estimate in decoding}
-    listed = design.matrix @ np.nan_to_num([shares[group[0]] for group in design.groups])
+    estimated = {estimate.candidate: estimate.share for estimate in decoding}
+    shares = np.nan_to_num([estimated[group[0]] for group in design.groups])
+    some = np.flatnonzero(shares)
+    listed = design.matrix[:, some] @ shares[some]
     true = listed.reshape(params.num_cohorts, params.num_bits)
     for string in decoding.unlisted_strings:
         unlisted -= string.share
