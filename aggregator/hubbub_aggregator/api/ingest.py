@@ -133,7 +133,7 @@ class _Fields(msgspec.Struct):
     digest: str
     period: str
     cohorts: list[int]
-    bits: str
+    bits: bytes  # decoded from base64
     group: str = ""
 
 

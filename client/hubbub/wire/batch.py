@@ -92,8 +92,8 @@ SINGLE_REPORT_BYTES = 512
 _UUID4 = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 
 
-BatchFields = tuple[str, str, str, str, list[int], str, str]
-"""The fields batch_id, metric, digest, period, cohorts, bits and group ("" without one) of a body."""
+BatchFields = tuple[str, str, str, str, list[int], bytes, str]
+"""The fields batch_id, metric, digest, period, cohorts, decoded bits and group ("" without one) of a body."""
 
 _MAX_FIELDS = 64
 _MAX_NAME_LENGTH = 64  # characters
@@ -285,9 +285,9 @@ def _check_group(metric: Metric, value: str) -> None:
 
 def batch_of_fields(fields: BatchFields) -> Batch:
     """Return the batch of decoded fields; raises RefusedError if one of them is invalid."""
-    batch_id, metric, digest, period, cohorts, bits, group = fields
+    batch_id, metric, digest, period, cohorts, rows, group = fields
     parse_day(period)
-    return Batch(_batch_id(batch_id), metric, digest, period, _cohorts(cohorts), _rows(bits), group)
+    return Batch(_batch_id(batch_id), metric, digest, period, _cohorts(cohorts), rows, group)
 
 
 def new_batch_id(random_bytes: RandomBytes) -> UUID:
@@ -314,7 +314,8 @@ def _read_fields(body: bytes) -> BatchFields:
     batch_id, metric, digest, period, bits = (
         _text(fields, name) for name in ("batch_id", "metric", "digest", "period", "bits")
     )
-    return batch_id, metric, digest, period, cohorts, bits, _text(fields, "group") if "group" in fields else ""
+    group = _text(fields, "group") if "group" in fields else ""
+    return batch_id, metric, digest, period, cohorts, _rows(bits), group
 
 
 def _text(fields: dict[str, Any], name: str) -> str:
@@ -347,6 +348,9 @@ def _cohorts(values: list[int]) -> bytes:
 
 def _rows(text: str) -> bytes:
     try:
-        return binascii.a2b_base64(text, strict_mode=True)
+        rows = binascii.a2b_base64(text, strict_mode=True)
     except (binascii.Error, ValueError):
-        raise RefusedError(ProblemType.MALFORMED, "bits must be base64 with padding (RFC 4648 section 4)") from None
+        rows = None
+    if rows is None or len(text) != -(-len(rows) // 3) * 4:  # strict mode accepts too much padding
+        raise RefusedError(ProblemType.MALFORMED, "bits must be base64 with padding (RFC 4648 section 4)")
+    return rows

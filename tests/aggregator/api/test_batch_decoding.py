@@ -67,6 +67,23 @@ def test_decode_batch_agrees_with_reference_decoder(
     assert outcome(decode_batch, body) == outcome(Batch.from_json, body)
 
 
+@given(st.text("AZaz09+/=-_ \n", max_size=12) | st.binary(max_size=9).map(lambda data: base64.b64encode(data).decode()))
+def test_decode_batch_agrees_with_reference_decoder_on_base64(bits: str) -> None:
+    """Also with escaped slashes, as some JSON encoders write them."""
+    body = json.dumps(fields(bits=bits)).encode()
+    for spelled in (body, body.replace(b"/", rb"\/")):
+        assert outcome(decode_batch, spelled) == outcome(Batch.from_json, body)
+
+
+@DECODERS
+@pytest.mark.parametrize("bits", ["AAA", "AAAA=", "AAAA====", "AA==AA==", "AA= =", "AA==\n", "AA-_"])
+def test_rejects_invalid_base64(decode: Any, bits: str) -> None:
+    """Also more padding than a text needs, which Python's strict decoder accepts."""
+    with pytest.raises(RefusedError) as refused:
+        decode(json.dumps(fields(bits=bits)).encode())
+    assert refused.value.problem_type is ProblemType.MALFORMED
+
+
 @DECODERS
 @given(st.sampled_from([*NAMES, "colour"]), st.data())
 def test_rejects_repeated_field_names(decode: Any, name: str, data: Any) -> None:
