@@ -11,7 +11,6 @@ inserts : the same, and a thread that stores all batches of a commit with the ag
 from __future__ import annotations
 
 import asyncio
-import binascii
 import sqlite3
 import sys
 from collections.abc import Callable
@@ -39,7 +38,7 @@ _MOST = 1_000  # batches of a commit
 class _Body(msgspec.Struct):
     batch_id: str
     cohorts: list[int]
-    bits: str
+    bits: bytes
 
 
 _decoder = msgspec.json.Decoder(_Body)
@@ -88,7 +87,7 @@ class Inserts:
         fields = _decoder.decode(await _body(receive))
         batch_id = bytes.fromhex(fields.batch_id.replace("-", ""))
         stored = asyncio.get_running_loop().create_future()
-        self._queue.put(_Queued(batch_id, bytes(fields.cohorts), binascii.a2b_base64(fields.bits), stored))
+        self._queue.put(_Queued(batch_id, bytes(fields.cohorts), fields.bits, stored))
         await stored
         await _respond(send)
 
