@@ -23,7 +23,7 @@ def shuffle_reports(cohorts: bytes, rows: bytes, random_bytes: RandomBytes = os.
     n = len(cohorts)
     order = np.argsort(np.frombuffer(random_bytes(8 * n), np.uint64))
     rows_of = np.frombuffer(rows, np.uint8).reshape(n, -1)
-    return np.frombuffer(cohorts, np.uint8)[order].tobytes(), rows_of[order].tobytes()
+    return np.frombuffer(cohorts, np.uint8)[order].tobytes(), rows_of.take(order, axis=0).tobytes()
 
 
 def sort_reports(cohorts: bytes, rows: bytes) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
