@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -29,6 +30,7 @@ from hubbub.mechanisms.privset import PrivSet as RowsOfSets
 from hubbub.summary import BitCounts
 from hubbub_decoder import Wishes, decode, describe, plan, simulate
 from hubbub_decoder.model.design_matrix import design_matrix
+from hubbub_decoder.planning.law.collisions import Shares
 
 SIZES = ((30, 3), (100, 5), (500, 5), (1000, 20))
 HASHED_SIZES = ((2000, 8), (5000, 20))
@@ -130,7 +132,8 @@ def hashed_row(cell: Cell, clients: int) -> Row:
     decoding = decode(hashed_counts(metric, names, shares, clients, generator("hashed", cell, clients)), names)
     found = [decoding[name] for name in names]
     squares = clients * (np.array([row.share for row in found]) - shares) ** 2
-    law = clients * describe(metric, num_reports=clients, num_candidates=cell.items).accuracy.variance(shares)
+    described = describe(metric, num_reports=clients, num_candidates=cell.items).accuracy
+    law = clients * replace(described, shares=Shares.zipf(cell.items, float(shares.sum()))).variance(shares)
     wheel = Wheel(cell.items, cell.own, cell.epsilon)
     asked = cell.items * (math.exp(cell.epsilon) / math.expm1(cell.epsilon) ** 2 + shares * (1 - shares))
     return {

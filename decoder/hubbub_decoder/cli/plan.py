@@ -42,6 +42,24 @@ def _parse_days(_context: click.Context, _parameter: click.Parameter, text: str)
     return int(found[1])
 
 
+def _parse_sizes(
+    _context: click.Context, _parameter: click.Parameter, text: str | None
+) -> int | dict[int, float] | None:
+    """Parse the number of items of clients: one number, or the part of the clients with each."""
+    if text is None:
+        return None
+    if re.fullmatch(r"\d{1,5}", text):
+        return int(text)
+    found = [re.fullmatch(r"(\d{1,5})=(\d{1,3}(?:\.\d+)?)%", pair.strip()) for pair in text.split(",")]
+    sizes = {int(pair[1]): float(pair[2]) / 100 for pair in found if pair is not None}
+    if len(sizes) < len(found):
+        raise click.BadParameter(
+            "must be the largest number of items of a client, such as 8, or the clients with each number, such as "
+            f"2=30%,5=50%,20=20%, got {text!r}."
+        )
+    return sizes
+
+
 _values_option = section("Values")
 _periods_option = section("Several periods")
 _report_option = section("Reports")
@@ -89,9 +107,9 @@ _definition_option = section("Definition")
 )
 @_values_option(
     "--own",
-    type=_COUNT,
     metavar="N",
-    help="Largest number of items of a client, for a set: reports may then stand for whole sets.",
+    callback=_parse_sizes,
+    help="Largest number of items of a client, for a set, or the clients with each number, such as 2=30%,5=50%,20=20%: reports may then stand for whole sets.",
 )
 @_values_option(
     "--edges",

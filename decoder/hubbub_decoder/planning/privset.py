@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from hubbub.mechanisms.privset import MAX_VALUES, PrivSet, numbers_of_rows
 from hubbub.mechanisms.probability import DYADIC_DIGITS
+from hubbub_decoder.planning.set_sizes import KEPT
 from hubbub_decoder.planning.wishes import RowPlanner, Wishes
 
 _WORSE = 3  # numbers of ones with a larger variance than is allowed, after which the search ends
@@ -26,33 +27,43 @@ class PrivSetPlanner(RowPlanner[PrivSet]):
     name = "PrivSet, one row for the whole set"
 
     def best(self, wishes: Wishes, share: float) -> PrivSet | None:
-        if wishes.own is None:
+        sizes, m = wishes.sizes, wishes.max_items
+        if sizes is None:
             return None
         unit = wishes.epsilon_unit
         if unit is not None and wishes.hold is None:
             return None  # each report costs epsilon again
         of_report = wishes.epsilon if unit is None else min(wishes.epsilon, unit / (wishes.hold or 1))
-        items = rows_bits(wishes) - wishes.own
+        items = rows_bits(wishes) - m
         # others of a hashed bucket
-        touched = share + wishes.own / items if is_hashed(wishes) else share
-        return best_privset(items, wishes.own, of_report, touched)
+        touched = share + sizes.reported(m) / items if is_hashed(wishes) else share
+        return best_privset(items, m, of_report, touched)
 
-    def notes(self, mechanism: PrivSet) -> Iterator[str]:
-        m = mechanism.max_items
-        yield (
-            f"A client with more than {m} items reports a random {m} of them, and the reports do not show its size: the share of an item is between "
-            f"its estimate and its estimate times (largest size / {m})."
-        )
+    def notes(self, mechanism: PrivSet, wishes: Wishes) -> Iterator[str]:
+        sizes, m = wishes.sizes, mechanism.max_items
+        if sizes is None or len(sizes.sizes) == 1:
+            yield (
+                f"A client with more than {m} items reports a random {m} of them, and the reports do not show its size: the share of an item is between "
+                f"its estimate and its estimate times (largest size / {m})."
+            )
+            return
+        kept = sizes.reported(m) / sizes.reported(sizes.largest)
+        yield f"max_items = {m} is chosen, the smallest number with which reports stand for {KEPT:.0%} of all items of the clients or more: for {kept:.1%}."
+        if m < sizes.largest:
+            yield (
+                f"{sizes.part_above(m):.2g} of the clients have more than {m} items, and report a random {m} of them. The share of an item that all clients "
+                f"use alike is {1 / kept:.3g} times its estimate, and that of an item of the largest sets alone {sizes.largest / m:.3g} times."
+            )
 
 
 def is_hashed(wishes: Wishes) -> bool:
     """Return whether items and blanks are too many for a bit each."""
-    return wishes.own is not None and wishes.num_candidates + wishes.own > MAX_VALUES
+    return wishes.own is not None and wishes.num_candidates + wishes.max_items > MAX_VALUES
 
 
 def rows_bits(wishes: Wishes) -> int:
     """Return the number of bits of a row, k: a bit for each item and blank, or as many as a row may have."""
-    return min(wishes.num_candidates + (wishes.own or 0), MAX_VALUES)
+    return min(wishes.num_candidates + wishes.max_items, MAX_VALUES)
 
 
 def best_privset(items: int, own: int, epsilon: float, share: float) -> PrivSet | None:

@@ -58,7 +58,7 @@ class SubsetPlanner(RowPlanner[SubsetSelection]):
         )
         return best_subset_selection(limits, share, repetition_of(wishes.periods, wishes.hold))
 
-    def notes(self, mechanism: SubsetSelection) -> Iterator[str]:
+    def notes(self, mechanism: SubsetSelection, wishes: Wishes) -> Iterator[str]:  # noqa: ARG002  (of rows of sets)
         if (loss := skewed_loss(mechanism)) > TOLERANCE:
             yield (
                 f"Where one value has {100 * SKEWED_SHARE:g} % of the clients, the others have {loss:.2f} times the variance that whole rows would "

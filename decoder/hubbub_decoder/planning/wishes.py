@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
@@ -21,6 +21,7 @@ from hubbub_decoder.model.repetition import Repetition
 from hubbub_decoder.planning.law.accuracy import MAX_REPORTS, Accuracy, Population
 from hubbub_decoder.planning.law.chain import Chain
 from hubbub_decoder.planning.law.collisions import Shares
+from hubbub_decoder.planning.set_sizes import SetSizes
 
 DISCOVERED = 100
 """Number of strings that a plan takes for present where no list has them."""
@@ -77,8 +78,8 @@ class Wishes:
     alphabet
         Characters of these strings. None: bytes.
     own
-        Largest number of items of a client's set, so that a report may stand for the whole set. None: each client is
-        asked about one item.
+        Number of items of a client's set, so that a report may stand for the whole set: the largest number, or the part
+        of the clients with each number, such as `{2: 0.3, 5: 0.5, 20: 0.2}`. None: each client is asked about one item.
 
     Raises
     ------
@@ -106,7 +107,7 @@ class Wishes:
     estimate: Estimand = Estimand.DISTRIBUTION
     longest: int | None = None
     alphabet: str | None = None
-    own: int | None = None
+    own: int | Mapping[int, float] | None = None
 
     def __repr__(self) -> str:
         """Wishes that differ from the defaults."""
@@ -130,9 +131,10 @@ class Wishes:
             "hold",
             "longitudinal_periods",
             "longest",
-            "own",
         ):
             check_count(name, getattr(self, name))
+        if self.own is not None:
+            SetSizes.of(self.own)
         problem = next(self._problems(), None)
         if problem is not None:
             raise PlanError(problem)
@@ -156,7 +158,7 @@ class Wishes:
                 "Pass `num_reports` to plan the best accuracy, or `share` to plan the number of reports."
             )
         if self.own is not None and KINDS[self.kind].has_exclusive_values:
-            yield f"`own = {self.own}` with `kind = {self.kind}`: only a set has several values at once. Leave out `own`."
+            yield f"`own = {self.sizes}` with `kind = {self.kind}`: only a set has several values at once. Leave out `own`."
         if self.longest is None and self.alphabet is not None:
             yield "`alphabet` without `longest`: only strings without a list have one. Pass `longest = 24`, for example."
         if self.longest is not None and (self.num_reports is None or self.retained):
@@ -173,6 +175,16 @@ class Wishes:
             yield f"`hold = {self.hold}` without a longitudinal epsilon: each epoch costs epsilon again, and nothing bounds the sum. Pass `longitudinal`."
         if self.central is not None and self.num_reports is None:
             yield "`central` without `num_reports`: the other reports of a cohort hide a client. Pass `num_reports`."
+
+    @property
+    def sizes(self) -> SetSizes | None:
+        """Numbers of items that clients have."""
+        return None if self.own is None else SetSizes.of(self.own)
+
+    @property
+    def max_items(self) -> int:
+        """m, the number of items that a row of a whole set stands for; 0 without `own`."""
+        return 0 if self.sizes is None else self.sizes.max_items
 
     @property
     def chooses_hold(self) -> bool:
@@ -232,7 +244,7 @@ class RowPlanner(ABC, Generic[M]):
     def best(self, wishes: Wishes, share: float) -> M | None:
         """Return the mechanism with the smallest variance of a share within the wishes; None if there is none."""
 
-    def notes(self, mechanism: M) -> Iterator[str]:  # noqa: ARG002  (of other mechanisms)
+    def notes(self, mechanism: M, wishes: Wishes) -> Iterator[str]:  # noqa: ARG002  (of other mechanisms)
         """Yield what else the choice of the mechanism means."""
         yield from ()
 
@@ -253,13 +265,13 @@ class KindPlanner(ABC, Generic[K]):
         if of is not None:
             KindPlanner.planners[of.word, of.has_shares] = cls
 
-    def shares(self, number: int) -> Shares:
-        """Shares of so many candidates under Zipf's law."""
+    def shares(self, number: int, kind: K) -> Shares:  # noqa: ARG002  (of sets)
+        """Shares of so many candidates of a definition under Zipf's law."""
         return Shares.zipf(number, self.total_share)
 
     def population(self, wishes: Wishes) -> Population:
         """Population of the wishes, with 100 strings where no list has them; without `num_reports`, as many clients as can be planned."""
-        shares = self.shares(wishes.num_candidates if wishes.longest is None else DISCOVERED)
+        shares = Shares.zipf(wishes.num_candidates if wishes.longest is None else DISCOVERED, self.total_share)
         return Population(float(wishes.num_reports or MAX_REPORTS), repetition_of(wishes.periods, wishes.hold), shares)
 
     def smallest_share(self, wishes: Wishes) -> float:

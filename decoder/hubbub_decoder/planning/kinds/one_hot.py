@@ -95,7 +95,7 @@ class OneHotPlanner(KindPlanner[K]):
         rows = planner.best(wishes, share)
         if rows is None:
             return None
-        law, notes = Chain.of_mechanism(rows), tuple(planner.notes(rows))
+        law, notes = Chain.of_mechanism(rows), tuple(planner.notes(rows, wishes))
         return Design(law, self._row_size(wishes, rows), share, self.smallest_share(wishes), rows=rows, reasons=notes)
 
     def _row_size(self, wishes: Wishes, rows: Mechanism) -> tuple[int, int, int]:

@@ -22,6 +22,7 @@ from hubbub_decoder.inference.intervals import DETECTION_POWER
 from hubbub_decoder.model.distributions import binom
 from hubbub_decoder.planning.kinds.one_hot import OneHotPlanner, law_fields
 from hubbub_decoder.planning.law.accuracy import BitAccuracy, Population
+from hubbub_decoder.planning.law.collisions import Shares, uneven_load_variance
 from hubbub_decoder.planning.privset import PrivSetPlanner, is_hashed, rows_bits
 from hubbub_decoder.planning.wishes import Design, Wishes
 
@@ -35,14 +36,14 @@ _MENTIONED = 1e-3
 class SetPlanner(OneHotPlanner[SetKind], of=SetKind):
     """Planner of sets: each client answers for one item, or reports its whole set if `own` says how many items it has.
 
-    Half of the clients are taken to use an item at most. Both are compared by the variance of a share: each item has the law of a boolean metric,
-    of the clients that are asked about it or of all.
+    The shares of all items add up to the mean number of items that a report may stand for; without `own`, to a half. Both are compared by the
+    variance of a share: each item has the law of a boolean metric, of the clients that are asked about it or of all.
     """
 
     candidates = range(2, MAX_ITEMS + 1)
     rows = (PrivSetPlanner(),)
     rule = (
-        f"a set metric has 2 to {MAX_ITEMS} items, and with `own`, the largest number of items of a client, at most {MAX_CANDIDATES:,}. "
+        f"a set metric has 2 to {MAX_ITEMS} items, and with `own`, the number of items of a client, at most {MAX_CANDIDATES:,}. "
         "Pass the number of items or their names."
     )
     unary = "one question, the item that a client is asked about"
@@ -53,18 +54,33 @@ class SetPlanner(OneHotPlanner[SetKind], of=SetKind):
 
     def problems(self, wishes: Wishes) -> Iterator[str]:
         yield from super().problems(wishes)
-        if wishes.own is not None and wishes.own > wishes.num_candidates:
-            yield f"`own = {wishes.own}` of `num_candidates = {wishes.num_candidates}`: no client has more items than there are. Pass fewer."
-        if is_hashed(wishes) and (wishes.own or 0) > MAX_HASHED_OWN:
+        sizes, m = wishes.sizes, wishes.max_items
+        if sizes is not None and sizes.largest > wishes.num_candidates:
+            yield f"`own = {sizes}` of `num_candidates = {wishes.num_candidates}`: no client has more items than there are. Pass fewer."
+        if is_hashed(wishes) and m > MAX_HASHED_OWN:
             yield (
-                f"`own = {wishes.own}` with `num_candidates = {wishes.num_candidates}`: items and `own` are above {MAX_VALUES:,} together, so items are "
-                f"hashed, and clients with more than {MAX_HASHED_OWN} would have several in a bucket. Pass fewer of either."
+                f"`own = {sizes}` with `num_candidates = {wishes.num_candidates}`: items and max_items = {m} are above {MAX_VALUES:,} together, so items "
+                f"are hashed, and clients with more than {MAX_HASHED_OWN} would have several in a bucket. Pass fewer candidates, or "
+                f"`own = {MAX_HASHED_OWN}`, of which clients with more report a random choice."
             )
         if wishes.num_candidates not in self.candidates and wishes.longitudinal is not None and wishes.hold is None:
             yield (
                 f"`longitudinal = {wishes.longitudinal:g}` without `hold`: rows of whole sets have no permanent noise, so each report costs epsilon again. "
                 "Pass `hold`, or leave out `longitudinal`."
             )
+
+    def population(self, wishes: Wishes) -> Population:
+        population, sizes = super().population(wishes), wishes.sizes
+        if sizes is None:
+            return population
+        return population._replace(shares=Shares.zipf(wishes.num_candidates, sizes.reported(wishes.max_items)))
+
+    def shares(self, number: int, kind: SetKind) -> Shares:
+        return (
+            Shares.zipf(number, min(kind.mechanism.max_items, number))
+            if isinstance(kind, RowKind)
+            else super().shares(number, kind)
+        )
 
     def true_ones(self, wishes: Wishes, hashes: int) -> tuple[int, tuple[int, ...]]:  # one bit, whatever is wished
         return 1, (0, hashes)
@@ -101,7 +117,7 @@ class SetPlanner(OneHotPlanner[SetKind], of=SetKind):
     def accuracy(self, kind: SetKind, population: Population, *, retained: bool) -> BitAccuracy:
         if isinstance(kind, HashedSetKind):
             cells = kind.num_cohorts, kind.mechanism.num_items
-            return HashedItemAccuracy(cells=cells, own=kind.mechanism.max_items, **law_fields(kind, population))
+            return HashedItemAccuracy(cells=cells, **law_fields(kind, population))
         if isinstance(kind, RowKind):
             return BitAccuracy(**law_fields(kind, population))
         return ItemAccuracy(items=len(kind.items), **law_fields(kind, population))
@@ -117,24 +133,26 @@ def _cohorts(wishes: Wishes) -> int:
 class HashedItemAccuracy(BitAccuracy):
     """Law of the shares of M hashed items, jointly fitted to B buckets of each of C cohorts; R = C (B - 1) independent numbers.
 
-        Var = (noise(x + d) / T + d) / (N (1 - M / R))        d = m / B, share of the clients with another item of the bucket
+        Var = (1 / E[1 / v(L)] - x) / (N (1 - M / R))        v(L) = noise(x) / T + x + (noise(1) / T - noise(0) / T + 1) L
 
-    It is infinite for more candidates than the numbers tell apart.
+    L is the share of the clients with the other items of a bucket, each of which is there with probability 1 / B: equation (25.3). The variance is
+    infinite for more candidates than the numbers tell apart.
 
-    cells : (C, B)      own : m
+    cells : (C, B)
     """
 
     cells: tuple[int, int]
-    own: int
 
     def variance(self, share: Floats | float) -> Floats:
         cohorts, buckets = self.cells
-        x, others = np.asarray(share, float), self.own / buckets
+        x, per_client = np.atleast_1d(np.asarray(share, float)), self.repetition.per_client
         left = 1 - self.shares.count / (cohorts * (buckets - 1))
         if left <= 0:
-            return np.full(np.shape(x), np.inf)
-        noise = self.chain.noise(np.minimum(x + others, 1), self.repetition) / self.repetition.per_client
-        return np.asarray((noise + others * (1 - others)) / (self.clients * left))
+            return np.full(np.shape(share), np.inf)
+        absent, present = (float(self.chain.noise(ones, self.repetition)) / per_client for ones in (0.0, 1.0))
+        slope = present - absent + 1
+        of_cells = uneven_load_variance(self.shares, x, absent + slope * x, slope, 1 / buckets)
+        return np.asarray((of_cells - x) / (self.clients * left)).reshape(np.shape(share))
 
     @property
     def _error_law(self) -> ErrorLaw:

@@ -73,9 +73,17 @@ class Shares:
     @classmethod
     @lru_cache(maxsize=16)
     def zipf(cls, num_candidates: int, total: float = 1.0) -> Shares:
-        """Shares of the candidates under Zipf's law, c / rank, with this sum."""
+        """Shares of the candidates under Zipf's law, min(c / rank, 1), with this sum, of at most M.
+
+        >>> Shares.zipf(3, 2.5).values.tolist()
+        [0.6, 0.9, 1.0]
+        """
         weights = 1 / np.arange(1, num_candidates + 1)
-        return cls.of(total * weights / weights.sum())
+        for full in range(num_candidates):
+            rest = (total - full) * weights[full:] / weights[full:].sum()
+            if rest[0] <= 1:
+                break
+        return cls.of(np.concatenate([np.ones(full), rest]))
 
     @classmethod
     def average(cls, total: float) -> Shares:
