@@ -256,9 +256,12 @@ def test_whole_sets_are_read_from_toml_and_json() -> None:
         (("prob_hit = 0.75", "prob_hit = 1"), "prob_hit must be below 1, got 1"),
         (("prob_hit = 0.75", "prob_q = 0.75"), "unknown key 'prob_q'"),
         (('mechanism = "privset"\n', ""), "unknown key"),
-        (('["a", "b", "c"]', '["a"]'), "needs 2 items or more, and at most 1024 with max_items, got 1 and 2"),
+        (
+            ('["a", "b", "c"]', '["a"]'),
+            "needs 2 items or more, and at most 1024 with max_items, got 1 and 2: use a boolean metric",
+        ),
         (('["a", "b", "c"]', '["a", "b", "b"]'), "items must be distinct"),
-        (('["a", "b", "c"]', str([f"i{n}" for n in range(1023)])), "leave out rare items"),
+        (('["a", "b", "c"]', str([f"i{n}" for n in range(1023)])), "pass the list as candidates when you decode"),
         (('kind = "set"\nitems', 'kind = "categorical"\ncategories'), "any metric but a set needs UnaryResponse"),
     ],
 )

@@ -387,7 +387,11 @@ def _check_whole_set(number: int, most: int) -> None:
     if number < 2 or number + most > MAX_BITS:
         raise DefinitionError(
             f"a set metric with {PrivSet.word} needs 2 items or more, and at most {MAX_BITS} with max_items, got {number} and {most}: "
-            "leave out rare items, or all (`num_bits` and `num_cohorts`); use a boolean metric for one item"
+            + (
+                "use a boolean metric for one item"
+                if number < 2
+                else "leave out rare items, or replace `items` with `num_bits` and `num_cohorts` (`hubbub plan` prints both) and pass the list as candidates when you decode"
+            )
         )
     if most > number:
         raise DefinitionError(f"max_items must be at most the number of items, got {most} of {number}: no set has more")
