@@ -383,16 +383,24 @@ export class Recorder {
     return early.length > 0;
   }
 
-  /** Drops batches that nobody will accept, and the oldest beyond the limit. A clock that is ahead drops none. */
+  /** Drops batches that nobody will accept, those of metrics that are not collected any more, and the oldest beyond the limit. */
   #discard(state: State, now: number): boolean {
     const certain = Math.min(now, state.confirmedAt);
-    const kept = state.queue.filter((batch) => certain < batch.periodEnd + MAX_BATCH_AGE);
-    const aged = state.queue.length - kept.length;
+    const current = state.queue.filter((batch) => certain < batch.periodEnd + MAX_BATCH_AGE);
+    const kept = current.filter((batch) => !this.#hasExpired(batch, now));
+    const aged = state.queue.length - current.length;
+    const expired = current.length - kept.length;
     const beyond = Math.max(0, kept.length - MAX_QUEUED);
     state.queue = kept.slice(beyond);
     if (aged) count(state.counts.dropped, "age", aged);
+    if (expired) count(state.counts.dropped, "expired", expired);
     if (beyond) count(state.counts.dropped, "quota", beyond);
-    return aged + beyond > 0;
+    return aged + expired + beyond > 0;
+  }
+
+  #hasExpired(batch: QueuedBatch, now: number): boolean {
+    const metric = this.#metrics.get(batch.metric);
+    return metric?.digest === batch.digest && metric.hasExpired(isoDay(now));
   }
 
   /** `off` deletes drafts, queue and secret, and keeps the ledger: reports that were sent still count. `on` draws a new secret. */
