@@ -85,6 +85,23 @@ def findings(rig: Rig) -> list[tuple[Health, str]]:
     ]
 
 
+def test_a_refusal_under_a_wrong_clock_is_logged_as_a_wrong_clock(
+    rig: Rig, world: tuple[ManualClock, Aggregator], caplog: pytest.LogCaptureFixture
+) -> None:
+    """The url and the aggregator, which the log named, too, are well."""
+    _, aggregator = world
+    client = rig.agreed(HOMEPAGE, transport=aggregator)
+    rig.clock.move(days=20)
+    while collaborators(client).sender.attempt() == 0.0:
+        pass
+    rig.clock.move(days=2)
+    while collaborators(client).sender.attempt() == 0.0:
+        pass
+    assert aggregator.early
+    assert "set the clock" in caplog.text
+    assert "url" not in caplog.text
+
+
 def test_recovers_from_clock_ten_years_ahead(
     rig: Rig, world: tuple[ManualClock, Aggregator], caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -157,7 +157,10 @@ class Recorder:
         """Account of a subject and metric, brought to the recording's period, and the period of the draft."""
         current = self._clock.current(metric.period) if moment is None else current_at(metric.period, moment)
         if has_expired(metric, current.period.start):
-            self._log_once(f"record: {metric.name} expired on {metric.expires}: its recordings are ignored")
+            self._log_once(
+                f"record: {metric.name} expired on {metric.expires}: its recordings are ignored. Remove them from the app, or ship a later "
+                "`expires`"
+            )
             raise _Ignored("expired")
         account = self._enrollment.account(state, subject, metric)
         if account.refused:

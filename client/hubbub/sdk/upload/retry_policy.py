@@ -329,7 +329,7 @@ def events_for_response(
     other_clock = is_clock_wrong(date, now)
     if action is not Action.ACCEPT and other_clock:
         action = Action.PAUSE
-    _log_response(state, batch, response, action)
+    _log_response(state, batch, response, action, other_clock=other_clock)
     events: list[Event] = [
         ResponseReceipt(
             batch_id,
@@ -386,8 +386,11 @@ def _backoff_events(queued: QueuedBatch, failures: int, until: float, response: 
     return [moved, Backoff(failures, until, response.description)]
 
 
-def _log_response(state: State, batch: Batch, response: UploadResponse, action: Action) -> None:
-    """Log a response that the app's developer or the operator can do something about, once for each pause."""
+def _log_response(state: State, batch: Batch, response: UploadResponse, action: Action, *, other_clock: bool) -> None:
+    """Log a response that the app's developer or the operator can do something about, once for each pause.
+
+    other_clock : whether the client's clock is wrong. The sender logs it, and it is the reason of the pause
+    """
     log_when_unlocked("%s: %s", batch.metric, response.description, level=logging.DEBUG)
     match action:
         case Action.RETRY if (
@@ -398,7 +401,7 @@ def _log_response(state: State, batch: Batch, response: UploadResponse, action: 
                 "the way to the aggregator",
                 response.status,
             )
-        case Action.PAUSE if not state.failures:
+        case Action.PAUSE if not (state.failures or other_clock):
             log_when_unlocked(
                 "the aggregator answered %s. Reports are kept, and the upload is tried again in an hour. Check the url and the "
                 "aggregator's log",
