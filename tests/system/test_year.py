@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -12,16 +13,9 @@ from tests.system.year.checks import all_faults
 from tests.system.year.coverage_check import ALPHA, false_detections, intervals, most_misses
 from tests.system.year.deployment import lived
 
-SEEDS = int(os.environ.get("HUBBUB_TEST_YEARS", "0"))
-
-pytestmark = pytest.mark.skipif(not SEEDS, reason="`make soak` lives through years: HUBBUB_TEST_YEARS is their number")
-
-
-def test_a_few_people_for_some_weeks(tmp_path: Path, unseen_seed: int) -> None:
-    """Nothing is wrong after 40 days: one week is published, so the intervals are too few to be counted."""
-    with lived(tmp_path, unseen_seed, days=40, number=4) as deployment:
-        assert not all_faults(deployment)
-        assert deployment.service.requests
+SEEDS = int(os.environ.get("HUBBUB_TEST_YEARS", "10"))
+MEMORY = Path("/dev/shm")  # noqa: S108  (a directory of its own is made in it)
+"""A disk in memory, where the system has one: on another disk, three quarters of the time are waits for its syncs."""
 
 
 @pytest.mark.slow
@@ -33,7 +27,10 @@ def test_nothing_is_wrong_and_intervals_cover(tmp_path: Path, unseen_seed: int) 
     """
     found, false, definitions = [], 0.0, 0
     for number in range(SEEDS):
-        with lived(tmp_path / str(number), unseen_seed + number, days=66, number=20) as deployment:
+        with (
+            tempfile.TemporaryDirectory(dir=MEMORY if os.access(MEMORY, os.W_OK) else tmp_path) as directory,
+            lived(Path(directory), unseen_seed + number, days=52, number=12) as deployment,
+        ):
             assert not all_faults(deployment), f"seed {unseen_seed + number}"
             found += intervals(deployment)
             of_seed, tested = false_detections(deployment)

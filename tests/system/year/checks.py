@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from tests.system.year.deployment import Deployment
-from tests.system.year.ledger_check import consent_faults, ledger_faults, server_faults
+from tests.system.year.ledger_check import consent_faults, ledger_faults, server_faults, traveller_faults
 from tests.system.year.publication_check import agreement_faults, count_faults, leaks
 
 ACTIONS: dict[str, str] = {
     "was used on another machine before": "run `hubbub inspect --identity`",
     "Many such reports bias the estimates": "raise the limit of the policy, or set `hold`",
     "is on a full disk": "free some space",
+    "keep the clock synchronized": "do so",
+    "until the clock is correct": "set the clock",
+    "set the clock": "do so",
+    "its recordings are ignored": "remove them from the app, or ship a later `expires`",
     "The metric is not collected": "raise the limit of the policy, or add noise",
 }
 """Parts of the messages above INFO that a deployment may log, with what a person does then."""
@@ -28,6 +32,7 @@ CHECKS: dict[str, Callable[[Deployment], Iterable[str]]] = {
     "consent": consent_faults,
     "ledger": ledger_faults,
     "ledgers of a server": server_faults,
+    "ledgers of travellers": traveller_faults,
     "counts": count_faults,
     "agreement": agreement_faults,
     "leaks": leaks,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import date
 from typing import Any
 
 from hubbub import Buckets, Definitions, Estimand, Metric, Params, Several, UnaryResponse
@@ -18,12 +19,17 @@ ONCE: dict[str, Any] = {"prob_p": 0, "prob_q": 1, "prob_f": 0.5}
 
 PAGES = tuple(f"page{number}.example" for number in range(8))
 APPROVED = (*PAGES, *(f"absent{number}.example" for number in range(8)))
-"""Candidates that may be published."""
+"""Pages that are used, and others."""
 PARAMS = Params(num_bits=32, num_hashes=2, num_cohorts=4, **NOISE)
 RESPONSE = Params(num_bits=64, num_hashes=2, num_cohorts=4, **ONCE)
 OS = Metric.categorical("os", ("linux", "macos", "other"), UnaryResponse(**NOISE), other="other", period="week")
 THEME = SubsetSelection(num_values=4, num_ones=1, prob_q=0.7, permanent_q=0.75)
 BASKET = PrivSet(num_values=6, max_items=2, num_ones=2, prob_hit=0.75)
+PACKAGES = PrivSet(num_values=16, max_items=2, num_ones=2, prob_hit=0.75)
+CANDIDATES = {"homepage": APPROVED, "search": APPROVED, "fingerprint": APPROVED, "packages": PAGES[:5]}
+"""Candidates of the analyst. Of hashed sets, the counts of few cohorts tell only few apart."""
+EXPIRY = date(2026, 4, 8)
+"""A Wednesday, so reports of the week before it are in the queues of many people."""
 VERSION = Group("version", ("1.x", "2.x", "other"))
 
 
@@ -72,6 +78,9 @@ FIRST = (
         Metric.set("basket", ("curl", "git", "vim", "zsh"), BASKET, period="month"),
         ((), ("git",), ("git", "zsh")),
     ),
+    Question(
+        Metric.set("packages", None, PACKAGES, num_cohorts=4, period="month"), ((), PAGES[:1], (PAGES[0], PAGES[3]))
+    ),
     Question(Metric.categorical("theme", ("dark", "light", "system"), THEME, period="month"), ("dark", "light")),
     Question(
         Metric.joint(
@@ -81,6 +90,7 @@ FIRST = (
         ),
         tuple({"os": name, "is_dark": dark} for name in ("linux", "macos") for dark in (True, False)),
     ),
+    Question(Metric.boolean("trial", UnaryResponse(**NOISE), period="week", expires=EXPIRY), (True, False)),
     Question(Metric.boolean("retired", UnaryResponse(**NOISE), period="week"), (True, False)),
 )
 
@@ -93,6 +103,9 @@ def _second(question: Question) -> Question:
 
 
 SECOND = tuple(_second(question) for question in FIRST if question.metric.name != "retired")
+
+
+TRAVELLED = Question(Metric.string("travelled", RESPONSE), PAGES[:1])
 
 
 def definitions_of(*releases: Sequence[Question]) -> Definitions:

@@ -13,16 +13,23 @@ from random import Random
 from unittest.mock import patch
 
 from hubbub.testing import UNLIMITED, raise_internal_errors
-from tests.system.year.definitions import FIRST, SECOND, definitions_of
+from tests.system.year.definitions import FIRST, SECOND, TRAVELLED, definitions_of
 from tests.system.year.nightly import Analyst, map_in_this_process
 from tests.system.year.people import STRICT, ManualUploadLoop, Person, Release
 from tests.system.year.servers import Server
 from tests.system.year.service import Messages, Service
+from tests.system.year.travellers import Traveller
 from tests.system.year.world import Process, World
 
-START = date(2026, 3, 2)
+START = date(2026, 3, 16)
+"""A Monday. 52 days later the days and weeks of a month, and the month itself, are published."""
+NUM_TRAVELLERS = 2
+"""Too few for a publication, because nobody knows what their reports stand for."""
+COMPACT_ABOVE_BYTES = 1 << 15
+"""With the product's own number a client compacts twice in a year, and each start reads up to 256 kB."""
+UPKEEP_WEEKDAYS = (2, 5)
 ANALYST_WEEKDAY = 2
-"""A pull and a publication in each night would take half of the time of a short run."""
+"""The analyst works every other week. Upkeep and a publication in each night would take most of the time, and find little new."""
 
 
 @dataclass
@@ -46,10 +53,11 @@ def lived(directory: Path, seed: int, days: int, number: int) -> Iterator[Deploy
     chance = Random(f"year {seed}")  # noqa: S311  (a simulation)
     start = datetime.combine(START, datetime.min.time(), UTC)
     world = World(start)
-    service = Service(directory / "reports.db", definitions_of(FIRST, SECOND), world, Random(chance.random()))  # noqa: S311
+    definitions = definitions_of(FIRST, SECOND, (TRAVELLED,))
+    service = Service(directory / "reports.db", definitions, world, Random(chance.random()))  # noqa: S311
     upgrade = START + timedelta(days=days // 2)
     releases = [Release("1.9", FIRST), Release("2.0", SECOND)]
-    people = []
+    people: list[Person] = []
     for place in range(number):
         own = Random(chance.random())  # noqa: S311
         since = upgrade + timedelta(days=own.randrange(14))
@@ -64,6 +72,10 @@ def lived(directory: Path, seed: int, days: int, number: int) -> Iterator[Deploy
             timedelta(hours=own.choice([0, 0, 0, 0, 0, 0, 0, 0, -20, 20])),
         )
         people.append(person)
+    travels = [(START, Release("1.9", [TRAVELLED]))]
+    for place in range(NUM_TRAVELLERS):
+        own = Random(chance.random())  # noqa: S311
+        people.append(Traveller(f"traveller{place}", directory / "people" / f"t{place}", world, service, own, travels))
     servers = [
         Server(
             "server",
@@ -78,11 +90,12 @@ def lived(directory: Path, seed: int, days: int, number: int) -> Iterator[Deploy
     messages = Messages()
     logger = logging.getLogger()
     logger.addHandler(messages)
-    analyst = Analyst(directory / "analyst", service, min_reports=max(number // 4, 1))
+    analyst = Analyst(directory / "analyst", service, min_reports=max(number // 4, NUM_TRAVELLERS + 1))
     deployment = Deployment(directory, world, service, people, servers, analyst, messages)
     try:
         with (
             patch("hubbub.sdk.upload.uploader.UploadLoop", ManualUploadLoop),
+            patch("hubbub.sdk.storage.compaction.COMPACT_ABOVE_BYTES", COMPACT_ABOVE_BYTES),
             patch("hubbub_decoder.batch_decoding.run.map_in_processes", map_in_this_process),
             raise_internal_errors(),
         ):
@@ -97,7 +110,8 @@ def lived(directory: Path, seed: int, days: int, number: int) -> Iterator[Deploy
             world.begin(_accidents(deployment, chance, last, days))
             world.run(last)
             deployment.seconds["lives"] = time.monotonic() - began
-        yield deployment
+            # inside, because the checks open the clients, too: without the patch, their threads would send what is due
+            yield deployment
     finally:
         analyst.close()
         service.stop()
@@ -109,22 +123,23 @@ def _nights(deployment: Deployment, start: datetime) -> Process:
     while True:
         yield night
         began = time.monotonic()
-        deployment.service.work()
-        if night.weekday() == ANALYST_WEEKDAY:
+        if night.weekday() in UPKEEP_WEEKDAYS:
+            deployment.service.work()
+        if night.weekday() == ANALYST_WEEKDAY and night.isocalendar().week % 2:
             deployment.analyst.work()
         deployment.seconds["nights"] = deployment.seconds.get("nights", 0.0) + time.monotonic() - began
         night += timedelta(days=1)
 
 
 def _accidents(deployment: Deployment, chance: Random, last: datetime, days: int) -> Process:
-    """Two people copy their files to a second machine, and the service's database is restored from a backup."""
+    """Two people copy their files to a second machine, another one loses them, and the service's database is restored from a backup."""
     service, world = deployment.service, deployment.world
     yield world.now + timedelta(days=days * 0.4, hours=1)
-    for person in chance.sample(deployment.people, 2):
-        if person.directory.exists():
-            second = person.copy()
-            deployment.people.append(second)
-            world.begin(second.live(world.now + timedelta(hours=3), last))
+    *copied, lost = chance.sample([person for person in deployment.people if not isinstance(person, Traveller)], 3)
+    others = [person.copy() for person in copied if person.directory.exists()]
+    for other in (*others, lost.begin_anew()):
+        deployment.people.append(other)
+        world.begin(other.live(world.now + timedelta(hours=3), last))
     file = deployment.directory / "backup.db"
     began = service.back_up(file)
     yield world.now + timedelta(hours=chance.uniform(4, 48))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from itertools import combinations
@@ -12,9 +13,11 @@ from hubbub.mechanisms.privset import PrivSet
 from hubbub.mechanisms.subset import SubsetSelection
 from tests.support.enumerate_histories import largest_loss_while_unchanged
 from tests.support.enumerate_rows import row_distribution, set_distribution
+from tests.system.year.definitions import TRAVELLED
 from tests.system.year.deployment import Deployment
 from tests.system.year.people import Person
 from tests.system.year.service import Request
+from tests.system.year.travellers import Traveller
 from tests.system.year.values import next_first_day
 
 SLACK = 1e-6
@@ -41,7 +44,7 @@ def _spread(laws: list[tuple[float, ...]] | list[list[float]]) -> float:
 
 
 def consent_faults(deployment: Deployment) -> Iterator[str]:
-    """Yield uploads without consent, or of periods that ended before it."""
+    """Yield uploads without consent, of periods that ended before it, and of metrics that have expired."""
     people = {person.name: person for person in deployment.people}
     metrics = {metric.digest: metric for metric in deployment.service.definitions.versions()}
     for request in deployment.service.requests:
@@ -57,6 +60,10 @@ def _without_consent(person: Person, request: Request, metric: Metric) -> str:
     decided = [(time, level) for time, level in person.consents if time <= request.time]
     if not decided or decided[-1][1] != "on":
         return "left without consent"
+    if metric.expires is not None and (request.time + person.offset).date() >= metric.expires:
+        return f"left after {metric.expires}, when it expired"
+    if isinstance(person, Traveller):
+        return ""
     since = (decided[-1][0] + person.offset).date()
     return "" if next_first_day(metric, request.period) > since else f"ended before the consent of {since}"
 
@@ -114,6 +121,28 @@ def server_faults(deployment: Deployment) -> Iterator[str]:
                 spent < loss - SLACK for spent, loss in zip(charged, sorted(of_people), strict=True)
             ):
                 yield f"{server.name}: the ledgers of {metrics[digest].name} have {charged}, and the reports cost {sorted(of_people)}"
+
+
+def traveller_faults(deployment: Deployment) -> Iterator[str]:
+    """Yield periods that were sent under two ids, and ledgers of travellers that charge less than the permanent responses that left."""
+    metric = TRAVELLED.metric
+    for person in deployment.people:
+        if not isinstance(person, Traveller):
+            continue
+        batches = [request.batch for request in deployment.service.requests if request.sender == person.name]
+        times = Counter(period for period, _ in {(batch.period, batch.batch_id) for batch in batches})
+        yield from (f"{person.name}: {number} reports of {period}" for period, number in times.items() if number > 1)
+        left = len({(batch.cohorts, batch.rows) for batch in batches})
+        enrollments = sum(level == "on" for _, level in person.consents)
+        if left > 2 * enrollments:
+            yield f"{person.name}: {left} permanent responses of two values, under {enrollments} secrets"
+        client = person.open()
+        try:
+            spent = sum(account.epsilon_spent for account in client.ledger().accounts)
+        finally:
+            client.close()
+        if spent < left * enumerated_loss(metric, 1) - SLACK:
+            yield f"{person.name}: the ledger has {spent:.3f}, and {left} permanent responses left"
 
 
 def _response_faults(person: Person, rows: list[set[bytes]], distinct: int) -> Iterator[str]:

@@ -13,7 +13,7 @@ import click
 from click.testing import CliRunner
 
 from hubbub_decoder.cli import publish, pull, watch
-from tests.system.year.definitions import APPROVED
+from tests.system.year.definitions import CANDIDATES
 from tests.system.year.service import Service
 
 WAITS = 3
@@ -68,8 +68,8 @@ class Analyst:
         self.summaries, self.site = self.directory / "summaries", self.directory / "site"
         approved = self.directory / "approved"
         approved.mkdir(parents=True)
-        for name in ("homepage", "search", "fingerprint"):
-            (approved / f"{name}.txt").write_text("".join(f"{page}\n" for page in APPROVED))
+        for name, candidates in CANDIDATES.items():
+            (approved / f"{name}.txt").write_text("".join(f"{candidate}\n" for candidate in candidates))
         self.approved = approved
 
     def close(self) -> None:
@@ -78,9 +78,9 @@ class Analyst:
         self._server.server_close()
         self._thread.join()
 
-    def pull(self, directory: Path) -> None:
+    def pull(self, directory: Path, *options: str) -> None:
         """Download what a directory does not have."""
-        self._run("pull", pull.command, [self.url, "--all", "--open", "--out-dir", str(directory)], (0,))
+        self._run("pull", pull.command, [self.url, "--all", "--out-dir", str(directory), *options], (0,))
 
     def work(self) -> None:
         """Do the work of a night."""

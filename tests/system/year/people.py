@@ -29,10 +29,14 @@ STRICT = Policy(epsilon_report=3, epsilon_enrollment=9, epsilon_metric=18, epsil
 
 
 class ManualUploadLoop(UploadLoop):
-    """The upload thread's loop without its thread: a session calls its rounds under simulated time."""
+    """The upload thread's loop without its threads: a session calls its rounds under simulated time."""
 
     def start(self) -> None:
         pass
+
+    def _start_compactor(self) -> None:
+        # a thread would draw random bytes at a moment that another run of the seed does not repeat
+        self._compactor.compact()
 
 
 @dataclass
@@ -45,6 +49,7 @@ class Release:
     def __post_init__(self) -> None:
         self.definitions = Definitions([question.metric for question in self.questions])
         self.metrics: dict[str, Metric] = dict(self.definitions)
+        self.has_group = any(metric.group for metric in self.metrics.values())
 
 
 class Habits:
@@ -80,6 +85,7 @@ class Person:
     reference: Reference = field(default_factory=Reference)
     consents: list[tuple[datetime, str]] = field(default_factory=list)
     is_copy: bool = False
+    is_gone: bool = False
     disk_is_full: bool = False
 
     @property
@@ -128,7 +134,7 @@ class Person:
             self.directory,
             "http://127.0.0.1:1",
             policy=self.policy,
-            groups={"version": self.release.version},
+            groups={"version": self.release.version} if self.release.has_group else {},
             environment={},
             seams=seams,
         )
@@ -136,7 +142,7 @@ class Person:
     def live(self, first: datetime, last: datetime) -> Process:
         """Live: agree at the first use, then use the app on some days, and decide again."""
         day = first
-        while day < last:
+        while day < last and not self.is_gone:
             if self.chance.random() < self.use:
                 yield day + timedelta(hours=self.chance.uniform(5, 21))
                 self.suffer()
@@ -160,16 +166,21 @@ class Person:
 
     def suffer(self) -> None:
         """What happens to the person's machine before a session."""
-        event = self.chance.random()
+        event, was_full = self.chance.random(), self.disk_is_full
         self.disk_is_full = self.network.is_offline = False
         if self.is_on and event < 0.01:
             self.disk_is_full = True
         elif event < 0.05:
             self.network.is_offline = True
+        elif self.is_on and event < 0.055 and not was_full:
+            # not after a full disk: what it refused is made again, under the new secret
+            (self.directory / "secret").unlink()
+            self.reference.lose_secret()
 
     def session(self) -> Process:
-        """Use the app for at most two hours: what is due leaves meanwhile."""
+        """Use the app for at most two hours: what is due leaves meanwhile. Sometimes two windows of it have one state."""
         client, end = self.open(), self.world.now + SESSION
+        windows = [client]
         try:
             if self.disk_is_full:
                 pass
@@ -181,14 +192,18 @@ class Person:
                 return
             self.begin(client)
             if not self.disk_is_full:
-                self.record(client)
-            loop, metrics = collaborators(client).uploader.start(), self.release.metrics
+                if self.chance.random() < 0.1:
+                    windows.append(self.open())
+                self.record(windows)
+            loops, metrics = [collaborators(window).uploader.start() for window in windows], self.release.metrics
             while self.world.now < end:
-                if pause := loop._round():
+                pause = min(loop._round() for loop in loops)
+                self.reference.advance(metrics, self.today)
+                if pause:
                     yield min(end, self.world.now + timedelta(seconds=max(pause, 1.0)))
-                    self.reference.advance(metrics, self.today)
         finally:
-            client.close()
+            for window in windows:
+                window.close()
 
     def begin(self, client: Client) -> None:
         """Bring the reference to this start."""
@@ -201,8 +216,8 @@ class Person:
                     of.room = 0 if account.refused else account.reserved_units - account.spent_before_enrollment
         reference.advance(metrics, self.today)
 
-    def record(self, client: Client) -> None:
-        """Answer the questions."""
+    def record(self, windows: Sequence[Client]) -> None:
+        """Answer each question in one of the windows."""
         for question in self.release.questions:
             metric = question.metric
             if self.chance.random() < 0.9 and (
@@ -211,7 +226,7 @@ class Person:
                 answer = self.habits.answer(question)
                 if metric.name == "homepage" and self.chance.random() < 0.05:
                     answer = self.private_answer
-                client.record(metric.name, answer)
+                self.chance.choice(windows).record(metric.name, answer)
                 self.reference.record(metric, self.today, answer)
 
     def copy(self) -> Person:
@@ -225,6 +240,20 @@ class Person:
             for unit in units:
                 unit.reports.clear()
         return second
+
+    def begin_anew(self) -> Person:
+        """Lose all files. The same person, or another one, installs the app again."""
+        self.is_gone = True
+        directory, own = self.directory.with_name(f"{self.directory.name}-again"), Random(self.chance.random())  # noqa: S311
+        return replace(
+            self,
+            name=f"{self.name}-again",
+            directory=directory,
+            chance=own,
+            is_gone=False,
+            reference=Reference(),
+            consents=[],
+        )
 
 
 class FullDisk(SystemDisk):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator
@@ -16,11 +17,14 @@ import numpy as np
 from hubbub import Batch, Metric
 from hubbub.summary import read_summary
 from hubbub_decoder import decode
-from tests.system.year.definitions import APPROVED
+from tests.system.year.definitions import CANDIDATES
 from tests.system.year.deployment import Deployment
 
 Key = tuple[str, str, str]
 """Digest, value of the group or "", and first day of a period."""
+IDENTIFIER = re.compile(
+    rb"only-[\w-]+\.example|server-account\d+@example\.org|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+)
 
 
 def collection_of(metric: Metric) -> tuple[str, str]:
@@ -56,7 +60,7 @@ def count_faults(deployment: Deployment) -> Iterator[str]:
             for group in {batch.group, ""}:
                 sent.setdefault((batch.digest, group, batch.period), []).append(batch)
     directory = deployment.directory / "fresh"
-    deployment.analyst.pull(directory)
+    deployment.analyst.pull(directory, "--open")
     found = set[Key]()
     for path in directory.rglob("*.parquet"):
         summary = read_summary(path)
@@ -95,7 +99,7 @@ def agreement_faults(deployment: Deployment) -> Iterator[str]:
             ).fetchall()
             fresh = [
                 tuple(None if math.isnan(x) else x for x in (e.share, e.low, e.high))
-                for e in decode(summaries[key], APPROVED if name in ("homepage", "search", "fingerprint") else None)
+                for e in decode(summaries[key], CANDIDATES.get(name))
             ]
             if not on_site == stored == fresh:
                 yield f"{name} of {key}: the site, the store and a fresh decoding differ"
@@ -106,25 +110,30 @@ def agreement_faults(deployment: Deployment) -> Iterator[str]:
 
 
 def leaks(deployment: Deployment) -> Iterator[str]:
-    """Yield files that have what belongs to one person: an answer that only they gave, or the id of a batch."""
-    private = [person.private_answer.encode() for person in deployment.people]
-    private += [subject.identity.encode() for server in deployment.servers for subject in server.subjects]
-    batches = [str(request.batch.batch_id).encode() for request in deployment.service.requests]
-    for path in _files(deployment.analyst.directory):
-        content = path.read_bytes()
-        yield from (f"{path.name} has {answer.decode()}" for answer in private if answer in content)
-        if any(batch_id in content for batch_id in batches):
-            yield f"{path.name} has the id of a batch"
-    for path in [*_files(deployment.directory / "people"), deployment.service.database]:
-        content = path.read_bytes()
-        yield from (f"{path} has {answer.decode()}" for answer in private if answer in content)
-    said = [
-        *deployment.messages.examples.values(),
-        *(text for texts in deployment.analyst.said.values() for text in texts),
-    ]
-    yield from (
-        f"a message has {answer.decode()}" for answer in private if any(answer.decode() in text for text in said)
-    )
+    """Yield places that have what belongs to one person: an answer that only they gave, or the id of a batch."""
+    private = {person.private_answer for person in deployment.people}
+    private |= {subject.identity for server in deployment.servers for subject in server.subjects}
+    batches = {str(request.batch.batch_id) for request in deployment.service.requests}
+    said = [text for texts in deployment.analyst.said.values() for text in texts]
+    for where, content, secrets in [
+        *((path.name, path.read_bytes(), private | batches) for path in _files(deployment.analyst.directory)),
+        *((path.name, path.read_bytes(), private) for path in _files(deployment.directory / "people")),
+        (deployment.service.database.name, deployment.service.database.read_bytes(), private),
+        ("a message", "\n".join(deployment.messages.examples.values()).encode(), private | batches),
+        ("a command's output", "\n".join(said).encode(), private | batches),
+    ]:
+        yield from (f"{where} has {secret}" for secret in secrets & _identifiers(content))
+    with closing(sqlite3.connect(deployment.service.database)) as database:
+        ((kept,),) = database.execute(
+            "SELECT count(*) FROM batch JOIN collection ON collection.id = batch.collection_id WHERE collection.closed"
+        )
+    if kept:
+        yield f"the service has {kept} ids of batches of closed periods"
+
+
+def _identifiers(content: bytes) -> set[str]:
+    """Return all parts of a file that may be an answer of one person or the id of a batch, in plain text."""
+    return {found.decode() for found in IDENTIFIER.findall(content)}
 
 
 def _files(directory: Path) -> Iterator[Path]:

@@ -86,8 +86,14 @@ class Reference:
         self._recorded: dict[str, dict[date, Any]] = defaultdict(dict)
 
     def enroll(self) -> None:
-        """A new secret: what was recorded before and is not in a report is not reported, and all responses are new."""
+        """A new secret after a withdrawal: what was recorded before and is not in a report is forgotten, and all responses are new."""
         self._recorded.clear()
+        self.lose_secret()
+
+    def lose_secret(self) -> None:
+        """A new secret in the midst of a period: what was recorded before and is not in a report is reported as no value."""
+        for recorded in self._recorded.values():
+            recorded.update(dict.fromkeys(recorded, NOTHING))
         for account in self.accounts.values():
             account.known, account.last = {}, None
 
@@ -130,6 +136,8 @@ class Reference:
                 account.first = next_first_day(metric, account.first)
 
     def _report(self, metric: Metric, account: Account, period: date) -> None:
+        if metric.expires is not None and period >= metric.expires:
+            return
         value = self._recorded[metric.digest].get(period, NOTHING)
         key: Hashable = value
         if metric.hold is not None:
