@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from hubbub_decoder.errors import (
         AuditError,
         CandidateError,
+        EventError,
         ForeignFileError,
         OutputError,
         PlanError,
@@ -68,6 +69,7 @@ __all__ = [
     "Diagnosis",
     "Discoveries",
     "Estimate",
+    "EventError",
     "Finding",
     "FitTest",
     "ForeignFileError",

@@ -4,6 +4,7 @@ HubbubError
 ├── CandidateError      invalid candidates, or an invalid candidate file         (also a ValueError)
 ├── PopulationError     a population that cannot be simulated                    (also a ValueError)
 ├── ForeignFileError    an invalid file of another program (google/rappor)       (also a ValueError)
+├── EventError          an invalid file of events, such as releases                (also a ValueError)
 ├── AuditError          a client under audit that fails, or returns no valid reports (also a ValueError)
 ├── OutputError         an output file that cannot be written or read again                  (also a ValueError)
 └── PullError           a failed download from an aggregator
@@ -24,6 +25,10 @@ class PopulationError(HubbubError, ValueError):
 
 class ForeignFileError(HubbubError, ValueError):
     """A file of another program that is malformed or does not fit the parameters."""
+
+
+class EventError(HubbubError, ValueError):
+    """A file of events, such as releases, that cannot be read or is malformed."""
 
 
 class AuditError(HubbubError, ValueError):

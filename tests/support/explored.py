@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -63,12 +64,18 @@ class InProcess(DecodingProcess):
 class Explored:
     """An application over a directory, and its parts."""
 
-    def __init__(self, place: Path, process: DecodingProcess | None = None, most_bytes: int = 10**8) -> None:
+    def __init__(
+        self,
+        place: Path,
+        process: DecodingProcess | None = None,
+        most_bytes: int = 10**8,
+        events: Sequence[Path] = (),
+    ) -> None:
         self.place = place
         self.process = process or InProcess()
         self.cache = Cache(place / "cache", most_bytes)
         summaries = SummaryDirectory(place / "summaries", place / "candidates", Options())
-        self.explorer = Explorer(summaries, self.cache, Answers(self.cache, [self.process]))
+        self.explorer = Explorer(summaries, self.cache, Answers(self.cache, [self.process]), events)
         self._app = explore_app(self.explorer, lambda: NOW)
 
     def __enter__(self) -> Explored:

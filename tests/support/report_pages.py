@@ -13,6 +13,7 @@ import numpy as np
 from hubbub import Metric, Params, UnaryResponse
 from hubbub.summary import BitCounts
 from hubbub_decoder import Decoding, Trends, decode, decode_each, simulate
+from hubbub_decoder.data.events import Event
 from hubbub_decoder.report.highlights import Highlights
 from hubbub_decoder.report.metric_page import PeriodRow, render_metric
 from hubbub_decoder.report.published_page import MetricCard, render_front
@@ -44,6 +45,10 @@ NAMES = ("search", "mail", "news", *HOSTILE, *UNUSUAL, *(f"site-{i}" for i in ra
 DAYS = ("2026-03-02", "2026-03-09", "2026-03-16")
 
 
+EVENTS = (Event(DAYS[1], "2.1"), Event("2026-03-10", HOSTILE[1]), Event("2026-03-16", HOSTILE[7]))
+"""A release, and two events at the last day with hostile labels."""
+
+
 def count_pages(day: str, seed: int) -> BitCounts:
     people = {"search": 30_000, "mail": 20_000, **dict.fromkeys((*HOSTILE, *UNUSUAL), 4_000)}
     return simulate(PAGE, people, np.random.default_rng(seed), no_value=9_000, periods=[day])
@@ -68,7 +73,7 @@ def write_report_pages(out: Path, decodings: Sequence[Decoding], trends: Trends)
     """Write pages by kind: `string`, `noise`, `noise-trend`, `ordinal`, `categories` and `trend` of one file each, and `metric`, `index` and `published` of a directory."""
     kinds = ("string", "noise", "noise-trend", "ordinal", "categories", "trend", "metric", "published")
     files = {kind: out / f"{kind}.html" for kind in kinds}
-    write_trend_report(trends, files["trend"])
+    write_trend_report(trends, files["trend"], events=EVENTS)
     sources = [("Summary", "page-<b>.parquet")]
     write_report(decodings[0], files["string"], count_pages(DAYS[0], 0), provenance=sources)
     rng = np.random.default_rng(0)
@@ -94,7 +99,9 @@ def write_report_pages(out: Path, decodings: Sequence[Decoding], trends: Trends)
     (out / SHARED_SCRIPT).write_text(shared_script())
     rows = [PeriodRow.from_decoding(decoding) for decoding in decodings]
     documents = [decoding.to_dict() for decoding in decodings]
-    files["metric"].write_text(render_metric(PAGE, rows, documents, shared_scripts(""), path=[("All", "index.html")]))
+    files["metric"].write_text(
+        render_metric(PAGE, rows, documents, shared_scripts(""), path=[("All", "index.html")], events=EVENTS)
+    )
     none = decode(count_pages(DAYS[0], 0), ["absent"])
     cards = [
         MetricCard(decoding.metric, "metric.html", "v1/page", DAYS[0], 3, "0.125", "0.375", Highlights.of(decoding))

@@ -13,6 +13,7 @@ from hubbub_decoder.cli.shared import (
     Share,
     candidates_option,
     elapsed_time,
+    events_option,
     everything_option,
     fdr_option,
     independent_clients_option,
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     help="Decode each period by itself (period), or each value of the metric's group (its name, such as version), and show the changes from each to "
     "the next. Needs one file or more for each.",
 )
+@events_option
 @everything_option("every candidate, not only the detected ones")
 @top_option("the largest shares, also in --plot")
 @interval_options
@@ -97,6 +99,7 @@ def command(
     out: Path | None,
     by: str | None,
     plot: Path | None,
+    event_paths: tuple[Path, ...],
     everything: bool,
     top: int | None,
     confidence: float,
@@ -114,7 +117,7 @@ def command(
     \b
     Example:
       hubbub decode monday.parquet tuesday.parquet --candidates names.txt --out estimates.csv
-      hubbub decode monday.parquet tuesday.parquet --candidates names.txt --by period --plot trend.svg
+      hubbub decode monday.parquet tuesday.parquet --candidates names.txt --by period --out trend.html --events releases.csv
     """
     from dataclasses import replace
     from datetime import UTC, datetime
@@ -122,8 +125,10 @@ def command(
     from rich.console import Console
 
     from hubbub.errors import ParameterError
+    from hubbub.metrics.group import PERIOD
     from hubbub_decoder.comparison.trends import Trends, decode_each
     from hubbub_decoder.data.candidates import read_candidates
+    from hubbub_decoder.data.events import read_events
     from hubbub_decoder.data.output_files import PAGE, TABLES, check_result_paths
     from hubbub_decoder.data.weights import read_weights
     from hubbub_decoder.model.design_matrix import DesignMatrix
@@ -138,7 +143,13 @@ def command(
         raise click.UsageError("--candidates and --map exclude each other. Pass one of them.")
     if by is not None and (words_path is not None or weights_path is not None or method != "auto" or fabricated):
         raise click.UsageError("--by takes no --more-candidates, --weights, --method or --fabricated. Leave them out.")
-    check_result_paths(out, plot, (*TABLES, PAGE), (*summaries, candidates_path, map_path, words_path, weights_path))
+    if event_paths and not (by == PERIOD and out is not None and out.suffix.lower() == PAGE):
+        raise click.UsageError(
+            "--events marks the charts of a page over periods. Pass --by period and --out FILE.html, or leave it out."
+        )
+    inputs = (*summaries, candidates_path, map_path, words_path, weights_path, *event_paths)
+    check_result_paths(out, plot, (*TABLES, PAGE), inputs)
+    events = read_events(event_paths)
     candidates: list[str] | DesignMatrix | None = None if candidates_path is None else read_candidates(candidates_path)
     weights = None if weights_path is None else read_weights(weights_path)
     words = None if words_path is None else read_candidates(words_path)
@@ -183,7 +194,7 @@ def command(
         if path.suffix.lower() != PAGE:
             found.save(path)
         elif isinstance(found, Trends):
-            write_trend_report(found, path, provenance_rows(found.decodings[0], *about_inputs))
+            write_trend_report(found, path, provenance_rows(found.decodings[0], *about_inputs), events)
         else:
             design = candidates if isinstance(candidates, DesignMatrix) else None
             write_report(found, path, summary, design=design, provenance=provenance_rows(found, *about_inputs))

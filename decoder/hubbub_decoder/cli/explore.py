@@ -10,7 +10,7 @@ import click
 
 from hubbub.cli.output import PATH, jobs_option
 from hubbub.defaults import EXPLORE_PORT
-from hubbub_decoder.cli.shared import candidates_directory_option, fdr_option, interval_options
+from hubbub_decoder.cli.shared import candidates_directory_option, events_option, fdr_option, interval_options
 
 if TYPE_CHECKING:
     from hubbub_decoder.options import Target
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     metavar="NAME",
     help="Host name under which a proxy of this machine shows the pages, which signs readers in; repeatable.",
 )
+@events_option
 @jobs_option("half of the processors")
 @interval_options
 @fdr_option("candidates and changes")
@@ -57,6 +58,7 @@ def command(
     port: int,
     cache_path: Path | None,
     hostnames: tuple[str, ...],
+    event_paths: tuple[Path, ...],
     jobs: int | None,
     confidence: float,
     target: Target,
@@ -71,7 +73,7 @@ def command(
 
     \b
     Example:
-      hubbub explore summaries/ --candidates candidates/
+      hubbub explore summaries/ --candidates candidates/ --events releases.csv
       hubbub explore summaries/ --candidates candidates/ --pull https://telemetry.example.org
     """
     from hubbub_decoder.cli.pull import pull_all
@@ -87,6 +89,7 @@ def command(
         cache=cache_path,
         port=port,
         hostnames=hostnames,
+        events=event_paths,
         processes=jobs or max(1, (os.cpu_count() or 1) // 2),
         tell=click.echo,
     )

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hubbub.cli.output import PATH, jobs_option, json_option, print_json
-from hubbub_decoder.cli.shared import candidates_directory_option, fdr_option, interval_options, textfile_option
+from hubbub_decoder.cli.shared import (
+    candidates_directory_option,
+    events_option,
+    fdr_option,
+    interval_options,
+    textfile_option,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -64,6 +70,7 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Print what would appear, change and disappear, with the reasons, and write nothing.",
 )
+@events_option
 @textfile_option
 @interval_options
 @fdr_option("candidates")
@@ -78,6 +85,7 @@ def command(
     withdraw: tuple[str, ...],
     replace: tuple[str, ...],
     is_check: bool,
+    event_paths: tuple[Path, ...],
     prometheus_textfile: Path | None,
     confidence: float,
     target: Target,
@@ -98,6 +106,8 @@ def command(
     What was published stays until --withhold or --withdraw names it. If its summary or its candidates are missing, damaged or changed, the
     period stays as it was, and has failed.
 
+    Pages of metrics show the events of --events to everyone, with their labels.
+
     The exit code is 1 if a period failed. It is 3 if none failed, and a period waits that no option withholds: it is open, has too few
     reports, or has no candidates.
 
@@ -105,6 +115,7 @@ def command(
     Example:
       hubbub publish summaries/ --candidates approved/ --out-dir /srv/www/metrics
     """
+    from hubbub_decoder.data.events import read_events
     from hubbub_decoder.data.prometheus_textfile import write_run_textfile
     from hubbub_decoder.options import Options
     from hubbub_decoder.publishing.plan import Terms
@@ -112,7 +123,7 @@ def command(
 
     if is_check and prometheus_textfile is not None:
         raise click.UsageError("--check writes nothing. Leave out --prometheus-textfile.")
-    inputs = Inputs(directory, candidates_path, Options(confidence, fdr, target))
+    inputs = Inputs(directory, candidates_path, Options(confidence, fdr, target), read_events(event_paths))
     terms = Terms(min_reports, frozenset(withhold), frozenset(withdraw), frozenset(replace))
     if is_check:
         results, changes = preview(inputs, site, terms)

@@ -86,6 +86,15 @@ candidates_option = click.option(
     help="Strings to look for: one per line, or a .csv with a column `candidate`; - reads stdin. Required for string metrics.",
 )
 
+events_option = click.option(
+    "--events",
+    "event_paths",
+    multiple=True,
+    type=PATH,
+    metavar="FILE",
+    help="Events that the charts over periods mark, such as releases: a .csv with the columns `date` and `label`; repeatable.",
+)
+
 
 statistics_option = section("Intervals and tests")
 _output_option = section("Output")

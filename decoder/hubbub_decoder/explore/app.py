@@ -20,6 +20,7 @@ from starlette.routing import Route
 
 from hubbub.defaults import LOOPBACK
 from hubbub.errors import HubbubError, SummaryError
+from hubbub_decoder.errors import EventError
 from hubbub_decoder.explore.answers import BusyError, UnfinishedError
 from hubbub_decoder.explore.decoding_process import MAX_SECONDS, FailedError
 from hubbub_decoder.explore.explorer import Explorer, problem_text, strings_of
@@ -83,6 +84,7 @@ def explore_app(explorer: Explorer, now: Callable[[], datetime], hostnames: Sequ
             ViewError: _problem(400),
             FailedError: _problem(503),
             SummaryError: _problem(503),
+            EventError: _problem(503),
             OSError: _problem(503),
             BusyError: _again(429),
             UnfinishedError: _again(202),

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from itertools import chain
+from pathlib import Path
 from threading import Lock
 from typing import Any
 
 from hubbub.errors import HubbubError
 from hubbub.wire.json_values import from_json_value
 from hubbub_decoder.batch_decoding.tasks import Task, UnreadableFile
+from hubbub_decoder.data.events import read_events
 from hubbub_decoder.explore.answers import Answers
 from hubbub_decoder.explore.cache import Cache
 from hubbub_decoder.explore.decoding_process import FailedError
 from hubbub_decoder.explore.front_page import FAILED, SKIPPED, WAITING, Card
 from hubbub_decoder.explore.job import Job, Show
-from hubbub_decoder.explore.summary_directory import MetricVersion, SummaryDirectory
+from hubbub_decoder.explore.summary_directory import MetricVersion, SummaryDirectory, remembered
 from hubbub_decoder.explore.view import View, ViewError
 from hubbub_decoder.kinds.operations import operations_of
 from hubbub_decoder.report.highlights import Highlights
@@ -29,10 +32,13 @@ HISTORY = 12
 
 
 class Explorer:
-    """Metrics of a directory, with answers of the decoding process."""
+    """Metrics of a directory, with answers of the decoding process; events : files whose events the charts over periods mark."""
 
-    def __init__(self, summaries: SummaryDirectory, cache: Cache, answers: Answers) -> None:
+    def __init__(
+        self, summaries: SummaryDirectory, cache: Cache, answers: Answers, events: Sequence[Path] = ()
+    ) -> None:
         self.summaries, self.cache, self.answers = summaries, cache, answers
+        self._events, self._events_in = events, remembered(lambda path: read_events([path]))
         self._inputs: set[str] = set()
         self._reading = Lock()  # an older listing must not delete the answers of a newer one
         self._highlights: dict[tuple[str, ...], Highlights] = {}  # by inputs
@@ -60,8 +66,11 @@ class Explorer:
         return path.read_text(encoding="utf-8") if path and path.stat().st_size <= _MOST_ENTERED else ""
 
     def job(self, version: MetricVersion, view: View, suffix: str, page: dict[str, Any] | None = None) -> Job:
-        """Job of a view. Raises ViewError for a view that cannot be decoded."""
-        return self._job(view.show, view.samples(version), suffix, page, view.strings)
+        """Job of a view. Raises ViewError for a view that cannot be decoded, and EventError for a damaged file of events."""
+        job = self._job(view.show, view.samples(version), suffix, page, view.strings)
+        if view.show is not Show.PERIODS or page is None:
+            return job
+        return replace(job, events=tuple(sorted({event for path in self._events for event in self._events_in(path)})))
 
     def _job(
         self,

@@ -23,6 +23,7 @@ from hubbub_decoder.comparison.compare import compare
 from hubbub_decoder.comparison.results import Comparison
 from hubbub_decoder.comparison.trends import Trends, decode_each
 from hubbub_decoder.data.candidates import read_candidates
+from hubbub_decoder.data.events import Event
 from hubbub_decoder.data.output_files import draw_figure
 from hubbub_decoder.model.evidence import Collected, Evidence, combine
 from hubbub_decoder.model.group_counts import GroupFiles
@@ -60,6 +61,7 @@ class Job:
     suffix     : format of the answer: .html, .csv, .json, .parquet, .png or .svg
     page       : what `view.html.j2` lets the reader choose, of .html
     groups     : files that have to show that the sums over groups among the samples have all values
+    events     : that the page of PERIODS marks
     """
 
     show: Show
@@ -70,6 +72,7 @@ class Job:
     suffix: str
     page: dict[str, Any] | None = None
     groups: tuple[GroupFiles, ...] = ()
+    events: tuple[Event, ...] = ()
 
     @property
     def key(self) -> str:
@@ -119,7 +122,7 @@ class Job:
                 labelled = zip(result.decodings, result.labels, strict=True)
                 rows = [PeriodRow.from_decoding(decoding, label=label) for decoding, label in labelled]
                 documents = [decoding.to_dict() for decoding in result.decodings]
-                more: dict[str, Any] = {"compared": result, "by": result.by}
+                more: dict[str, Any] = {"compared": result, "by": result.by, "events": self.events}
                 return render_metric(result.metric, rows, documents, scripts, **more, **shared)
             case Comparison():
                 shared["provenance"] = provenance_rows(result.b, files, candidates)

@@ -15,6 +15,7 @@ import uvicorn
 
 from hubbub.defaults import LOOPBACK
 from hubbub.metrics.periods import utc_now
+from hubbub_decoder.data.events import read_events
 from hubbub_decoder.errors import OutputError
 from hubbub_decoder.explore.answers import Answers
 from hubbub_decoder.explore.app import explore_app
@@ -33,6 +34,7 @@ def serve(
     cache: Path | None = None,
     port: int = 0,
     hostnames: Sequence[str] = (),
+    events: Sequence[Path] = (),
     processes: int = 1,
     tell: Callable[[str], object],
 ) -> None:
@@ -41,13 +43,15 @@ def serve(
     cache     : directory for answers; None: a temporary one
     port      : 0: any free one
     hostnames : of a proxy, besides those of this machine
+    events    : files whose events the charts over periods mark
     processes : that decode
     tell      : is told the address
 
-    Raises SummaryError if there is no such directory, and OutputError if the port is taken or the cache cannot be written.
+    Raises SummaryError if there is no such directory, EventError for a damaged file of events, and OutputError if the port is taken or the cache cannot be written.
     """
     summaries = SummaryDirectory(directory.resolve(), None if candidates is None else candidates.resolve(), options)
     versions, unreadable = summaries.read()
+    read_events(events)
     with tempfile.TemporaryDirectory() if cache is None else nullcontext(cache) as place:
         try:
             kept = Cache(Path(place, "explore").resolve())
@@ -59,7 +63,9 @@ def serve(
             tell(f"http://{LOOPBACK}:{listener.getsockname()[1]}/ shows {directory}{empty} (Ctrl+C ends it)")
             signal.signal(signal.SIGTERM, _exit)  # uvicorn ends its work, and then lets the signal pass
             with suppress(KeyboardInterrupt):
-                asyncio.run(_serve(Explorer(summaries, kept, answers), listener, hostnames))
+                asyncio.run(
+                    _serve(Explorer(summaries, kept, answers, list(map(Path.absolute, events))), listener, hostnames)
+                )
 
 
 async def _serve(explorer: Explorer, listener: socket.socket, hostnames: Sequence[str]) -> None:

@@ -1,10 +1,10 @@
-"""Files of a site, made from the store alone. Each has the hash of all that it depends on, so that a file which stays the same is not made again."""
+"""Files of a site, made from the store and the events alone. Each has the hash of all that it depends on, so that a file which stays the same is not made again."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache, partial
 from itertools import groupby
 from typing import Any
@@ -15,6 +15,7 @@ from hubbub.privacy.central import RELEASE_DELTA
 from hubbub.privacy.guarantee import SAME_RUNS, UnchangedValue
 from hubbub.privacy.pricing import shown_epsilon
 from hubbub_decoder.batch_decoding.tasks import releases
+from hubbub_decoder.data.events import Event
 from hubbub_decoder.errors import OutputError
 from hubbub_decoder.publishing.groups import is_replaced
 from hubbub_decoder.publishing.names import METRICS_FILE, is_named, short_names
@@ -58,7 +59,9 @@ class SiteFile:
     content: Callable[[], bytes]
 
 
-def site_files(store: ResultsStore, published: Published, withheld: Collection[str]) -> list[SiteFile]:
+def site_files(
+    store: ResultsStore, published: Published, withheld: Collection[str], events: Sequence[Event]
+) -> list[SiteFile]:
     """Files of the site of what was published, without what is withheld.
 
     Their contents raise OutputError if a result is damaged. Raises OutputError if two have the same path.
@@ -67,7 +70,7 @@ def site_files(store: ResultsStore, published: Published, withheld: Collection[s
     found = dict[str, SiteFile]()
     every = _periods(published)
     shown = [period for period in every if period.key in published.releases and not is_named(period.name, withheld)]
-    for path, inputs, content in _files(shown, by_page(every), read):
+    for path, inputs, content in _files(shown, by_page(every), events, read):
         if path in found:
             raise OutputError(f"{path} would be of two pages of the site. Pass --withhold METRIC for one of them.")
         found[path] = SiteFile(path, text_hash(json.dumps([releases(), path, inputs])), content)
@@ -104,11 +107,11 @@ _Ever = Mapping[str, Sequence[PublishedPeriod]]
 """Periods of each folder that were ever published: readers know them, also those that were taken off."""
 
 
-def _files(periods: Sequence[PublishedPeriod], ever: _Ever, read: Read) -> Iterator[_File]:
+def _files(periods: Sequence[PublishedPeriod], ever: _Ever, events: Sequence[Event], read: Read) -> Iterator[_File]:
     yield SHARED_SCRIPT, None, lambda: shared_script().encode()
     of_metric = {name: list(group) for name, group in groupby(periods, key=lambda period: period.metric.name)}
     for name, group in of_metric.items():
-        yield from _files_of_metric(name, group, ever, read)
+        yield from _files_of_metric(name, group, ever, events, read)
     every = [_facts(period) for period in periods]
     yield f"{FOLDER}/{METRICS_FILE}.json", every, partial(_index, of_metric, read)
     yield "feed.xml", every, partial(_feed, periods, read)
@@ -123,13 +126,16 @@ def _facts(period: PublishedPeriod) -> list[Any]:
     return [period.name, of_releases, period.releases[-1].result_hash, period.replaced]
 
 
-def _files_of_metric(name: str, periods: list[PublishedPeriod], ever: _Ever, read: Read) -> Iterator[_File]:
+def _files_of_metric(
+    name: str, periods: list[PublishedPeriod], ever: _Ever, events: Sequence[Event], read: Read
+) -> Iterator[_File]:
     folders = by_page(periods)
     for period in periods:
         yield period.address, _facts(period), partial(_page_of_period, period, read)
     for folder, own in folders.items():
-        inputs = [sorted(folders), [_facts(period) for period in own], [_facts(period) for period in ever[folder]]]
-        yield f"{folder}/index.html", inputs, partial(_page_of_metric, own, ever[folder], set(folders), read)
+        facts = [[_facts(period) for period in some] for some in (own, ever[folder])]
+        inputs = [sorted(folders), *facts, list(map(asdict, events))]
+        yield f"{folder}/index.html", inputs, partial(_page_of_metric, own, ever[folder], set(folders), events, read)
     every = [_facts(period) for period in periods]
     pages = {folder: ever[folder] for folder in folders}
     known = [_facts(period) for page in pages.values() for period in page]
@@ -185,7 +191,11 @@ def _about_all_periods(periods: Sequence[PublishedPeriod]) -> tuple[str, str]:
 
 
 def _page_of_metric(
-    periods: Sequence[PublishedPeriod], ever: Sequence[PublishedPeriod], folders: set[str], read: Read
+    periods: Sequence[PublishedPeriod],
+    ever: Sequence[PublishedPeriod],
+    folders: set[str],
+    events: Sequence[Event],
+    read: Read,
 ) -> bytes:
     """Page of a metric version, or of one value of its group; ever : periods that it has ever shown      folders : of all pages of the metric."""
     decodings = [read(period) for period in periods]
@@ -206,6 +216,7 @@ def _page_of_metric(
             for collected in metric.collections
             if collected.group is not None and collected is not metric
         ],
+        events=events,
     )
     return page.encode()
 

@@ -4,7 +4,7 @@ SITE                       a symbolic link to one of the versions: what a web se
 SITE.files/
     VERSION/               the last two versions, so that a reader of the older one still finds its files, unless it has a withdrawn page
     private/               mode 0700
-        results.sqlite     the results, with all releases and withdrawals: the site is made from it alone
+        results.sqlite     the results, with all releases and withdrawals: the site is made from it and the events alone
         published.json     how many releases and which withdrawals the file of results had, so that an older one is not taken for it
         VERSION.json       what each file of a version depends on, of which the version is named by the hash
 
@@ -30,6 +30,7 @@ from hubbub.files.private_file import make_private_directory
 from hubbub.files.regular_files import OddEntry, files_below
 from hubbub_decoder.batch_decoding.run import Outcome, Status, decode_tasks
 from hubbub_decoder.batch_decoding.tasks import CANDIDATE_SUFFIXES, find_tasks, releases
+from hubbub_decoder.data.events import Event
 from hubbub_decoder.data.output_files import atomic_write
 from hubbub_decoder.errors import OutputError
 from hubbub_decoder.options import Options
@@ -64,11 +65,13 @@ class Inputs:
 
     candidates : directory with a file METRIC.txt or METRIC.csv for each string metric, or one file for all of them
     options    : of `decode`
+    events     : that the pages of metrics mark
     """
 
     directory: Path
     candidates: Path | None
     options: Options
+    events: tuple[Event, ...] = ()
 
     def stamp(self, terms: Terms) -> str | None:
         """SHA-256 of all that a run depends on beside the store, with the stamps of the files in place of their contents.
@@ -82,7 +85,15 @@ class Inputs:
             return None
         entries = [_entry(entry) for entry in [*files_below(self.directory, ".parquet"), *candidates]]
         names = [sorted(chosen) for chosen in (terms.withheld, terms.withdrawn, terms.replaced)]
-        fields = [releases(), asdict(self.options), terms.min_reports, names, str(self.candidates), entries]
+        fields = [
+            releases(),
+            asdict(self.options),
+            terms.min_reports,
+            names,
+            str(self.candidates),
+            entries,
+            list(map(asdict, self.events)),
+        ]
         return text_hash(json.dumps(fields))
 
     def _candidate_files(self) -> Iterator[Path]:
@@ -114,7 +125,7 @@ def publish(
     """Decode what may be published, write a new version of the site, and show it.
 
     The site shows what the store has, without what is withheld. So a published period stays as it was, and fails, if its inputs do not allow
-    to publish it again. The files depend on the store and this release of hubbub, and on no clock.
+    to publish it again. The files depend on the store, the events and this release of hubbub, and on no clock.
 
     Raises OutputError if the site cannot be written, if another process publishes it, for a `site` that this function did not make, and for a
     file of results that is missing or older than the site.
@@ -134,7 +145,7 @@ def publish(
         results = {**plan.results, **{result.name: result for result in _record(plan, store, before, processes, show)}}
         published = Published.of(store)
         _write_published(store, published, files)
-        version = _show(site_files(store, published, terms.withheld), files, site)
+        version = _show(site_files(store, published, terms.withheld, inputs.events), files, site)
         _remove_versions(
             {name for name in _versions(files) - {version} if _has_page(name, published.withdrawn, files)}, files
         )
@@ -155,7 +166,7 @@ def preview(inputs: Inputs, site: Path, terms: Terms) -> tuple[list[PeriodResult
         _check_store(store, files, site)
         plan, _ = _plan(inputs, store, terms)
         before = Published.of(store, terms.withdrawn)
-        stored = {file.path: file.inputs_hash for file in site_files(store, before, terms.withheld)}
+        stored = {file.path: file.inputs_hash for file in site_files(store, before, terms.withheld, inputs.events)}
         manifest = _manifest(files, site.readlink().name) if site.is_symlink() else {}
         shown = {f"{path.parent.name}/{path.stem}" for path in site.glob("*@*/*.html") if path.stem != "index"}
     outdated = {name for name in shown if manifest.get(f"{name}.html") != stored.get(f"{name}.html")}

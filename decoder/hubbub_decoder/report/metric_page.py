@@ -12,6 +12,7 @@ from hubbub.metrics.group import PERIOD
 from hubbub.metrics.metric import Metric
 from hubbub_decoder.comparison.results import Change
 from hubbub_decoder.comparison.trends import Trends, change_lines, label_of
+from hubbub_decoder.data.events import Event, marked_periods
 from hubbub_decoder.documents.document import format_level, group_name
 from hubbub_decoder.report.about import definition_rows, privacy_rows
 from hubbub_decoder.report.rendering import Scripts, json_numbers, render
@@ -84,6 +85,7 @@ def render_metric(
     view: Mapping[str, Any] | None = None,
     by: str = PERIOD,
     groups: Sequence[tuple[str, str]] = (),
+    events: Iterable[Event] = (),
 ) -> str:
     """HTML page of one metric.
 
@@ -94,6 +96,7 @@ def render_metric(
     view      : what `view.html.j2` lets the reader choose; None: nothing
     by        : what the decodings differ in, as `Trends.by`
     groups    : labels and addresses of the pages of single values of the group; "" where there is none
+    events    : that the charts over periods mark
     """
     if by == PERIOD:
         of_one = (decoding for decoding in decodings if len(decoding["periods"]) == 1)
@@ -116,6 +119,7 @@ def render_metric(
     unit = (buckets.unit if buckets is not None else "") or metric.name
     has_buckets = numbers is not None and numbers["numbers"]["buckets"]
     changes = [] if compared is None else list(change_rows(compared))
+    marked = marked_periods(events, days, metric.period) if by == PERIOD else {}
     return render(
         "metric.html.j2",
         scripts,
@@ -125,6 +129,7 @@ def render_metric(
             "ordered": by == PERIOD,
             "trends": _chart_data(trends[:MAX_ROWS], days),
             "means": mean_chart(means, unit),
+            "events": [{"period": day, "labels": [event.label for event in found]} for day, found in marked.items()],
         },
         {
             "metric": metric,
@@ -153,6 +158,7 @@ def render_metric(
             "path": path,
             "view": view,
             "groups": groups,
+            "marked": marked,
         },
     )
 

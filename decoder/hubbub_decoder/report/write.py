@@ -8,6 +8,7 @@ from typing import Any
 
 from hubbub_decoder.comparison.results import Comparison
 from hubbub_decoder.comparison.trends import Trends
+from hubbub_decoder.data.events import Event
 from hubbub_decoder.data.output_files import PAGE, atomic_write, check_table_path
 from hubbub_decoder.model.design_matrix import DesignMatrix
 from hubbub_decoder.model.evidence import Collected
@@ -51,7 +52,9 @@ def write_report(
     write_page(Path(path), render_decoding(decoding, inline_scripts(), residuals=residuals, provenance=provenance))
 
 
-def write_trend_report(trends: Trends, path: Path, provenance: Iterable[tuple[str, str]] = ()) -> None:
+def write_trend_report(
+    trends: Trends, path: Path, provenance: Iterable[tuple[str, str]] = (), events: Iterable[Event] = ()
+) -> None:
     """Write a self-contained HTML page of the shares by period, or by value of the group, and their changes.
 
     Raises OutputError for another suffix than .html, or if the file cannot be written.
@@ -67,6 +70,7 @@ def write_trend_report(trends: Trends, path: Path, provenance: Iterable[tuple[st
         provenance=provenance,
         compared=trends,
         by=trends.by,
+        events=events,
     )
     write_page(path, page)
 

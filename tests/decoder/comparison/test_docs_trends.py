@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from hubbub.cli import main
 from tests.support.paths import DOCS
+from tests.support.report_pages import chart_data
 
 PAGE = (DOCS / "how-to" / "trends.md").read_text(encoding="utf-8")
 NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?(?:e-?\d+)?")
@@ -21,16 +22,20 @@ def test_examples_of_the_page_print_their_tables(tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("COLUMNS", "80")
     for code in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL):
         exec(compile(code, "docs/how-to/trends.md", "exec"), {})  # noqa: S102
+    (releases,) = re.findall(r"```\n(date,label\n.*?)```", PAGE, re.DOTALL)
+    Path("releases.csv").write_text(releases)
     commands = re.findall(r"^    hubbub (\w+ .*)$", PAGE, re.MULTILINE)
-    assert len(commands) == 3
+    assert len(commands) == 4
     outputs = []
     for command in commands:
         result = CliRunner().invoke(main, command.split(), catch_exceptions=False)
         assert result.exit_code == 0, result.output
         outputs.append(result.stdout)
-    comparison, pair, weeks = outputs
+    comparison, pair, weeks, _ = outputs
     for shown, output in zip(re.findall(r"```text\n(.*?)```", PAGE, re.DOTALL), (comparison, weeks), strict=True):
         assert NUMBER.sub("#", shown).split() == NUMBER.sub("#", output).split()
         for expected, printed in zip(NUMBER.findall(shown), NUMBER.findall(output), strict=True):
             assert float(printed) == pytest.approx(float(expected), abs=0.03)
+    events = [{"period": "2026-03-09", "labels": ["2.1"]}, {"period": "2026-03-23", "labels": ["2.2, beta"]}]
+    assert chart_data(Path("trend.html"))["events"] == events
     assert "Detected changes in 1 pair of successive periods: 2." in pair

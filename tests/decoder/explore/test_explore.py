@@ -54,6 +54,30 @@ from tests.support.explored import (
 from tests.support.report_pages import HOSTILE
 
 
+def test_view_of_periods_marks_events_and_reads_their_file_again(place: Path) -> None:
+    """The other views and the downloads are not computed again for another list of events; a damaged file says so."""
+    path, view = place / "releases.csv", f"{folder(PAGE)}/?from={DAYS[0]}&to={DAYS[1]}&show=periods"
+    path.write_text(f"date,label\n{DAYS[1]},<b>released\n2025-01-01,before\n")
+    with Explored(place, events=[path]) as explored:
+        assert "A dashed line marks the first day that ends after an event: 1 2026-03-09: &lt;b&gt;released" in text_of(
+            explored.get(view)
+        )
+        others = (
+            f"{folder(PAGE)}/?from={DAYS[0]}&to={DAYS[1]}",
+            f"{folder(PAGE)}/data.csv?from={DAYS[0]}&to={DAYS[1]}&show=periods",
+        )
+        assert not any("released" in text_of(explored.get(other)) for other in others)
+        path.write_text(f"date,label\n{DAYS[1]},2.1 and 2.2\n")
+        assert "2026-03-09: 2.1 and 2.2" in text_of(explored.get(view))
+        path.write_text("date,label\n9.3.2026,2.1\n")
+        damaged = explored.get(view)
+        assert (damaged.status, "date must be a day YYYY-MM-DD, got &#39;9.3.2026,2.1&#39;" in text_of(damaged)) == (
+            503,
+            True,
+        )
+        assert explored.get(others[0]).status == 200
+
+
 def test_files_have_the_numbers_of_decode_compare_and_decode_each(explored: Explored) -> None:
     first, second, _ = (read_summary(path) for path in sorted((explored.place / "summaries").iterdir()))
     assert isinstance(first, BitCounts)

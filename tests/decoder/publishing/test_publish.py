@@ -31,6 +31,7 @@ from hubbub_decoder import decode, simulate
 from hubbub_decoder.batch_decoding import run as batch_run
 from hubbub_decoder.batch_decoding import tasks
 from hubbub_decoder.batch_decoding.tasks import counts_hash
+from hubbub_decoder.data.events import Event
 from hubbub_decoder.errors import OutputError
 from hubbub_decoder.options import Options
 from hubbub_decoder.publishing import pages
@@ -41,7 +42,7 @@ from hubbub_decoder.publishing.site import Inputs, publish
 from hubbub_decoder.results_store import store as results_store
 from hubbub_decoder.results_store.schema import open_database
 from hubbub_decoder.results_store.store import ResultsStore
-from tests.support.report_pages import visible_page_text
+from tests.support.report_pages import chart_data, visible_page_text
 
 PARAMS = Params(num_bits=32, num_hashes=2, num_cohorts=8, prob_p=0.25, prob_q=0.75, prob_f=0.0)
 PAGE = Metric.string("page", PARAMS, description="First page", owner="web")
@@ -98,6 +99,28 @@ def files(site: Path) -> dict[str, bytes]:
 def document(place: Path, name: str = "page") -> dict[str, Any]:
     read: dict[str, Any] = json.loads((place / "site" / "v1" / f"{name}.json").read_text())
     return read
+
+
+def test_a_change_of_the_events_changes_the_pages_of_metrics_alone(place: Path) -> None:
+    """Also if no summary is new; and the same events change nothing."""
+    inputs = Inputs(place / "summaries", place / "candidates", Options())
+    released = replace(inputs, events=(Event(DAYS[1], "<b>2.1"), Event("2020-01-01", "1.0")))
+    terms, site = Terms(1_000), place / "site"
+    publish(inputs, site, terms)
+    before = files(site)
+    publish(released, site, terms)
+    after = files(site)
+    changed = {name for name in after if after[name] != before[name]}
+    assert after.keys() == before.keys()
+    assert changed == {f"page@{PAGE.digest[:8]}/index.html"}
+    page = site / changed.pop()
+    assert "<bdi>&lt;b&gt;2.1</bdi>" in page.read_text()
+    assert chart_data(page)["events"] == [{"period": DAYS[1], "labels": ["<b>2.1"]}]
+    version = site.readlink()
+    publish(released, site, terms)
+    assert site.readlink() == version
+    publish(inputs, site, terms)
+    assert files(site) == before
 
 
 def test_a_site_has_pages_and_files_with_the_numbers_of_decode(place: Path) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,11 @@ import numpy as np
 import pytest
 from selenium.webdriver.common.keys import Keys
 
+from hubbub.metrics.periods import PeriodKind
 from hubbub_decoder import Decoding, Trends, decode, decode_each, simulate
+from hubbub_decoder.data.events import Event
 from hubbub_decoder.report.decoding_page import render_decoding
+from hubbub_decoder.report.metric_page import PeriodRow, render_metric
 from hubbub_decoder.report.rendering import inline_scripts
 from hubbub_decoder.report.write import write_trend_report
 from tests.support.chromium import chromium, requested, require
@@ -95,6 +100,50 @@ def test_page_fits_its_window_and_loads_nothing(browser: Any, pages: dict[str, P
     assert browser.execute_script("return document.documentElement.scrollWidth") <= width
     wide = "return [...document.querySelectorAll('.card, .chart > *')].filter(e => e.getBoundingClientRect().right > innerWidth).length"
     assert browser.execute_script(wide) == 0
+
+
+def show_trend(browser: Any, path: Path, events: Sequence[Event], width: int) -> list[str]:
+    """Draw 52 weeks of a category with events, and return the texts above the lines that mark these."""
+    first = date(2025, 3, 3)
+    weeks = [str(first + timedelta(weeks=number)) for number in range(52)]
+    metric, rng = replace(SYSTEM, period=PeriodKind.WEEK), np.random.default_rng(1)
+    decodings = [decode(simulate(metric, {"linux": 2_000, "macos": 900}, rng, periods=[week])) for week in weeks]
+    rows = [PeriodRow.from_decoding(decoding) for decoding in decodings]
+    documents = [decoding.to_dict() for decoding in decodings]
+    path.write_text(render_metric(metric, rows, documents, inline_scripts(), events=events))
+    show(browser, path, width)
+    assert [entry["message"] for entry in browser.get_log("browser")] == []
+    boxes = """return [...document.querySelectorAll(".chart g[aria-label=text] text")]
+        .map((text) => [text.textContent, text.getBoundingClientRect().left, text.getBoundingClientRect().right])"""
+    found = browser.execute_script(boxes)
+    ends = [right for _, _, right in found]
+    assert all(left >= end for (_, left, _), end in zip(found, [0, *ends[:-1]], strict=True))
+    assert all(right <= width for right in ends)
+    return [text for text, _, _ in found]
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_marks_of_events_do_not_overlap(browser: Any, tmp_path: Path, width: int) -> None:
+    """A few releases have their labels in the chart; of 1,000 events, the numbers that have room; the list below the chart has all."""
+    few = [
+        Event("2025-05-07", "2.1"),
+        Event("2025-05-08", "2.2"),
+        Event("2026-01-02", HOSTILE[1]),
+        Event("2020-01-01", "1.0"),
+    ]
+    path = tmp_path / "metric.html"
+    assert show_trend(browser, path, few[:2], width) == ["2.1, 2.2"]
+    assert show_trend(browser, path, few, width) == (["1", "2"] if width == 390 else ["2.1, 2.2", HOSTILE[1]])
+    assert browser.execute_script("return window.attacked ?? null") is None
+    names = [element.text for element in find_all(browser, ".events bdi")]
+    assert names == ["2.1", "2.2", HOSTILE[1]]
+    many = [Event(str(date(2025, 3, 3) + timedelta(days=number % 364)), f"event {number}") for number in range(1_000)]
+    shown = show_trend(browser, path, many, width)
+    assert 10 < len(shown) <= 52
+    assert [*map(int, shown)] == sorted({*map(int, shown)})
+    assert len(find_all(browser, ".events bdi")) == 1_000
+    box = "return document.querySelector('.events').getBoundingClientRect().height"
+    assert browser.execute_script(box) < 200
 
 
 def test_controls_and_charts_have_names(browser: Any, pages: dict[str, Path]) -> None:

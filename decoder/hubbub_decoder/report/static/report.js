@@ -63,10 +63,35 @@
   });
   const interval = (low, high) => `${data.level} interval ${span(low, high)}`;
 
+  const PADDING = 0.2;
   const periodAxis = (periods, width) => {
     const every = Math.ceil((periods.length * 80) / Math.max(width - 70, 80));
-    return { type: "point", domain: periods, label: null, ticks: periods.filter((_, t) => t % every === 0), padding: 0.2 };
+    return { type: "point", domain: periods, label: null, ticks: periods.filter((_, t) => t % every === 0), padding: PADDING };
   };
+
+  /** Return lines at the periods with events, with their labels, or with their numbers in the list below the chart if a label has no room. */
+  function eventMarks(periods, { width, marginLeft, marginRight }) {
+    const marks = (data.events ?? []).map(({ period, labels }, n) => ({ period, label: labels.join(", "), number: String(n + 1) }));
+    const shown = marks.filter(({ period }) => periods.includes(period));
+    const step = (width - marginLeft - marginRight) / (periods.length - 1 + 2 * PADDING);
+    const legible = (text) => {
+      let end = 0;
+      return shown.filter((mark) => {
+        const [middle, half] = [marginLeft + step * (PADDING + periods.indexOf(mark.period)), widthOf(mark[text]) / 2];
+        if (middle - half < end || middle + half > width) return false;
+        end = middle + half + 6;
+        return true;
+      });
+    };
+    const text = legible("label").length === shown.length ? "label" : "number";
+    if (shown.length === 0) return [];
+    return [
+      Plot.ruleX(shown, { x: "period", stroke: "var(--dim)", strokeDasharray: "4,3" }),
+      Plot.text(legible(text), { x: "period", text, frameAnchor: "top", lineAnchor: "bottom", dy: -6, fill: "var(--ink)" }),
+    ];
+  }
+  const eventsAt = (day) => (data.events ?? []).filter(({ period }) => period === day).flatMap(({ labels }) => labels);
+  const roomOfEvents = (events) => (events.length > 0 ? { marginTop: 40 } : {});
 
   /** Return estimates with their intervals, one row for each index. */
   function intervals(box, indices, width) {
@@ -117,18 +142,21 @@
     const points = shown.flatMap((i) => periods.map((period, t) => ({ i, t, period, share: share[i][t], low: low[i][t], high: high[i][t] })));
     const known = points.filter((point) => point.share !== null);
     const channels = { x: "period", z: "i", stroke: (point) => colour(point.i) };
-    const describe = (point) => [`${labels[point.i]}: ${percent(point.share)}`, interval(point.low, point.high), `${data.by} ${point.period}`];
+    const describe = (point) => [`${labels[point.i]}: ${percent(point.share)}`, interval(point.low, point.high), `${data.by} ${point.period}`, ...eventsAt(point.period)];
+    const room = { width, marginLeft: 48, marginRight: 36 }; // half a date
+    const events = eventMarks(periods, room);
     const chart = plot({
       ...base(width),
+      ...room,
+      ...roomOfEvents(events),
       height: 320,
-      marginLeft: 48,
-      marginRight: 36, // half a date
       ariaLabel: `Shares by ${data.by} with intervals of ${shown.length} rows of the table below`,
       x: periodAxis(periods, width),
       y: shareAxis("share of reports (%)"),
       color: { type: "identity" },
       marks: [
         Plot.ruleY([0], { stroke: "var(--dim)" }),
+        ...events,
         ...(data.ordered
           ? [
               Plot.areaY(known, { x: "period", z: "i", y1: "low", y2: "high", fill: (point) => colour(point.i), fillOpacity: 0.16 }),
@@ -150,16 +178,19 @@
   function means(box, indices, width) {
     const { periods, value, low, high, texts, unit } = data.means;
     const points = periods.map((period, t) => ({ period, mean: value[t], low: low[t], high: high[t], texts: texts[t] }));
-    const describe = (point) => [`${data.level} interval ${point.texts[0]}`, `estimate ${point.texts[1]}`, `${data.by} ${point.period}`];
+    const describe = (point) => [`${data.level} interval ${point.texts[0]}`, `estimate ${point.texts[1]}`, `${data.by} ${point.period}`, ...eventsAt(point.period)];
+    const room = { width, marginLeft: 64, marginRight: 36 }; // half a date
+    const events = eventMarks(periods, room);
     const chart = plot({
       ...base(width),
+      ...room,
+      ...roomOfEvents(events),
       height: 280,
-      marginLeft: 64,
-      marginRight: 36, // half a date
       ariaLabel: `Means by ${data.by} with intervals; the table below has the same numbers`,
       x: periodAxis(periods, width),
       y: { label: `mean (${unit})`, grid: true, nice: true },
       marks: [
+        ...events,
         Plot.ruleX(points, { x: "period", y1: "low", y2: "high", stroke: "var(--bar)", strokeWidth: 3 }),
         data.ordered ? Plot.line(points, { x: "period", y: "mean", stroke: "var(--bar)", strokeOpacity: 0.5 }) : null,
         Plot.dot(points, { x: "period", y: "mean", fill: "var(--bar)", r: 4 }),
