@@ -42,6 +42,7 @@ from hubbub_decoder.publishing.site import Inputs, publish
 from hubbub_decoder.results_store import store as results_store
 from hubbub_decoder.results_store.schema import open_database
 from hubbub_decoder.results_store.store import ResultsStore
+from tests.support.atom import atom_problems
 from tests.support.report_pages import chart_data, visible_page_text
 
 PARAMS = Params(num_bits=32, num_hashes=2, num_cohorts=8, prob_p=0.25, prob_q=0.75, prob_f=0.0)
@@ -152,6 +153,7 @@ def test_a_site_has_pages_and_files_with_the_numbers_of_decode(place: Path) -> N
     front = visible_page_text(place / "site" / "index.html")
     assert "First page" in front
     assert f"{decoding.num_reports:,} reports" in front
+    assert atom_problems((place / "site" / "feed.xml").read_bytes()) == []
     entries = fromstring((place / "site" / "feed.xml").read_bytes()).findall("{http://www.w3.org/2005/Atom}entry")  # noqa: S314  (our file)
     assert len(entries) == 3
     assert "hubbub decode" not in visible_page_text(place / "site" / folder / "index.html")  # readers have no summaries

@@ -22,6 +22,7 @@ from hubbub.metrics.periods import Period, PeriodKind
 from hubbub.summary import write_summary
 from hubbub_decoder import simulate
 from hubbub_decoder.watch import notifications
+from tests.support.atom import atom_problems
 
 HOSTILE = "<b>&amp;\x1b[31m\u202e]]></b>"
 NAMES = (HOSTILE, "light")
@@ -154,8 +155,10 @@ def test_feed_has_the_alarms_of_all_runs_and_the_same_bytes_without_new_ones(
     three = [argument for argument in watched if not argument.endswith("3.parquet")]
     assert run(*three, "--atom", str(path)).exit_code == 0
     assert entries(path) == []
+    assert atom_problems(path.read_bytes()) == []
     assert run(*watched, "--atom", str(path)).exit_code == 3
     first = path.read_bytes()
+    assert atom_problems(first) == []
     assert run(*watched, "--atom", str(path)).exit_code == 0
     assert path.read_bytes() == first
     found, feed = entries(path), fromstring(first)  # noqa: S314  (our file)
