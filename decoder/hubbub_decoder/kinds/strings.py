@@ -177,7 +177,7 @@ def hash_candidates(metric: Metric, candidates: Candidates) -> tuple[DesignMatri
     """Design matrix of the candidates and the number of repetitions among them."""
     if candidates is None:
         raise CandidateError(
-            f"{metric.name}: {with_article(metric.kind.word)} metric can only be decoded for given strings. Pass candidates (--candidates FILE or --map FILE)."
+            f"{metric.name}: {with_article(metric.kind.word)} metric can only be decoded for given strings. Pass candidates (--candidates FILE)."
         )
     if not isinstance(candidates, DesignMatrix):
         names, repeated = distinct_candidates(candidates)

@@ -284,7 +284,7 @@ def test_decode_errors_are_messages_with_exit_code_1(
     empty.write_text("")
     assert "empty.txt has no candidate" in error_of("decode", summary, "--candidates", empty)
     assert "is a binary file" in error_of("decode", summary, "--candidates", _binary(tmp_path))
-    assert "Pass candidates (--candidates FILE or --map FILE)" in error_of("decode", summary)
+    assert "Pass candidates (--candidates FILE)" in error_of("decode", summary)
     assert "not a Parquet file" in error_of("decode", definitions, "--candidates", candidates)
     assert "No such file" in error_of("decode", tmp_path / "none.parquet", "--candidates", candidates)
     assert "must end in .csv" in error_of("decode", summary, "--candidates", candidates, "--out", tmp_path / "o.txt")
