@@ -1,4 +1,4 @@
-"""Every HTML page in Chromium and Firefox: no complaint in the console, no number on two lines, no horizontal scrolling.
+"""Every HTML page in Chromium and Firefox: no complaint in the console, no number on two lines, no backtick, no horizontal scrolling.
 
 In Chromium also no violation that axe-core finds.
 """
@@ -27,6 +27,11 @@ while (walker.nextNode()) {
   }
 }
 return found;
+"""
+_BACKTICKS = """
+const text = document.body.cloneNode(true);
+text.querySelectorAll("script, style, pre, textarea, bdi").forEach((each) => each.remove());
+return text.textContent.match(/[^\\n]{0,40}`[^\\n]{0,40}/g) ?? [];
 """
 _EXPECTED = "Failed to load resource: the server responded with a status of 4"
 
@@ -63,5 +68,6 @@ def test_page_is_accessible_at_every_width(browser: Browser, addresses: dict[str
         if isinstance(browser, Chromium):  # axe-core reads the document and its styles, which are the same in Firefox
             assert (where, axe_violations(browser)) == (where, [])
         assert (where, browser.run(_BROKEN_NUMBERS)) == (where, [])
+        assert (where, browser.run(_BACKTICKS)) == (where, [])
         wider = browser.run("return document.documentElement.scrollWidth - document.documentElement.clientWidth")
         assert (where, wider) == (where, 0)

@@ -78,23 +78,31 @@ def table(head: Sequence[str], rows: Iterable[Iterable[str | Element]], **attrib
 _MARKUP = (
     r"<(?P<name>script|style|title|svg|option|textarea|pre)\b.*?</(?P=name)>"  # their text stays as it is
     r"|<t[dh][^>]*\bclass=\"(?:n|word)\b[^>]*>[^<]*"  # never break at all
-    r"|<code class=\"bits\">[^<]*|<!--.*?-->|<[^>]*>"
+    r"|<bdi[^>]*>[^<]*|<code[^>]*>[^<]*|<!--.*?-->|<[^>]*>"
 )
 _NUMBER = r"[-+]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?"
 _WHOLE = rf"\d{{4}}-\d\d-\d\d(?![\w-])|\b\w+ = {_NUMBER}|\b[\d.]+e-\d+|\b[\d,.]+ %"
 """Texts with a place where a browser breaks lines; it does not break at a comma or a point between digits."""
-_PIECES = re.compile(rf"{_MARKUP}|(?P<whole>{_WHOLE})", re.DOTALL)
+_PIECES = re.compile(rf"{_MARKUP}|`(?P<code>[^`<>\n]+)`|(?P<whole>{_WHOLE})", re.DOTALL)
+_LONGEST_UNBROKEN_CODE = 24
 
 
-def keep_numbers_whole(html: str) -> str:
-    """Return a page in whose text no line breaks inside a date, a number with its percent sign, or a pair `name = number`.
+def typeset(html: str) -> str:
+    """Return a page whose text has code instead of words in backticks, as messages have them, and breaks no line inside a number.
 
-    >>> keep_numbers_whole('<p title="2026-11-23">since 2026-11-23, f = 0.5</p>')
+    Neither a date, nor a number with its percent sign, nor a pair `name = number` is broken. Text in `<bdi>` is a user's, and stays as it is.
+
+    >>> typeset('<p title="2026-11-23">since 2026-11-23, f = 0.5</p>')
     '<p title="2026-11-23">since <span class="word">2026-11-23</span>, <span class="word">f = 0.5</span></p>'
+    >>> typeset("<p>Run `hubbub pull`.</p>")
+    '<p>Run <code class="word">hubbub pull</code>.</p>'
     """
 
     def piece(found: re.Match[str]) -> str:
-        whole = found["whole"]
+        whole, code = found["whole"], found["code"]
+        if code is not None:
+            unbroken = ' class="word"' if len(code) <= _LONGEST_UNBROKEN_CODE else ""
+            return f"<code{unbroken}>{code}</code>"
         return found[0] if whole is None else f'<span class="word">{whole}</span>'
 
     return _PIECES.sub(piece, html)
@@ -122,4 +130,4 @@ def page(title: str, *content: str | Element, script: str = "") -> str:
     if script:
         SubElement(body, "script").text = script
     html = to_html(element("html", head, body, lang="en"))
-    return f"<!doctype html>\n{keep_numbers_whole(html)}\n"
+    return f"<!doctype html>\n{typeset(html)}\n"

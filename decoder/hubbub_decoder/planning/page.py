@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, ScalarFormatter
 
-from hubbub.pages.html_page import STYLE, keep_numbers_whole
+from hubbub.pages.html_page import STYLE, typeset
 from hubbub.privacy.pricing import shown_epsilon
 from hubbub.text import visible_text, visible_value
 from hubbub_decoder.documents.finding import Finding
@@ -84,7 +84,7 @@ def render_page(descriptions: Sequence[Description], toml: str = "", findings: S
         toml=toml,
         findings=findings,
     )
-    return keep_numbers_whole(page)
+    return typeset(page)
 
 
 def _curves(descriptions: Sequence[Description]) -> Iterator[Curve]:

@@ -14,7 +14,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from hubbub.pages.html_page import STYLE, keep_numbers_whole
+from hubbub.pages.html_page import STYLE, typeset
 from hubbub.text import short_labels, visible_text, visible_value
 from hubbub_decoder.documents.document import format_change, format_q_value, format_share
 
@@ -96,7 +96,7 @@ def render(template: str, scripts: Scripts, data: Any, variables: Mapping[str, o
             data=_visible_data(data),
         )
     )
-    return keep_numbers_whole(page)
+    return typeset(page)
 
 
 def _visible_data(data: Any) -> Any:

@@ -163,7 +163,11 @@ def nothing_detected(decoding: Decoding) -> Iterator[Finding]:
     error = norm.isf(_FALSE_ALARM) * (unlisted.std_error + listed.std_error)
     if not decoding.detected and unlisted.share - listed.share > error:
         scheme = decoding.metric.params.hash_scheme
-        imported = " For imported data with its own hashing, pass the map to `hubbub decode --map`." if scheme == "google-md5" else ""
+        imported = (
+            " For imported data with its own hashing, pass the map to `hubbub decode --map`."
+            if scheme == "google-md5"
+            else ""
+        )
         yield Finding(
             "nothing_detected",
             f"No candidate was detected, although {min(unlisted.share, 1):.0%} of the reports carry an unlisted string. The frequent "

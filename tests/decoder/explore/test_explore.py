@@ -684,7 +684,7 @@ def test_a_directory_without_summaries_has_a_page_that_says_so(tmp_path: Path) -
         page = explored.get("/")
         assert (page.status, "hubbub pull URL --all" in text_of(page)) == (200, True)
         missing = explored.get(f"{folder(PAGE)}/")
-        assert (missing.status, "after the next `hubbub pull`" in text_of(missing)) == (404, True)
+        assert (missing.status, "after the next hubbub pull" in text_of(missing)) == (404, True)
         write(tmp_path, PAGE, DAYS[0], {"a": 100})
         assert "There is no summary yet" not in text_of(explored.get("/"))
 

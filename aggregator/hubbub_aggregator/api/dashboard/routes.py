@@ -18,7 +18,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from hubbub.metrics.rules import is_metric_name
-from hubbub.pages.html_page import STYLE, keep_numbers_whole
+from hubbub.pages.html_page import STYLE, typeset
 from hubbub.text import visible_value
 from hubbub.wire.problems import ProblemType, RefusedError
 from hubbub_aggregator.api import authentication, openapi
@@ -137,7 +137,7 @@ def _page(
     template: str, values: Mapping[str, object], status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
     html = _TEMPLATES.get_template(f"{template}.html.j2").render(values)
-    return HTMLResponse(keep_numbers_whole(html), status, headers)
+    return HTMLResponse(typeset(html), status, headers)
 
 
 @get_and_head(routes, "/sign-in", response_class=HTMLResponse, **openapi.GET_SIGN_IN)

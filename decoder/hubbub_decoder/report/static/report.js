@@ -63,6 +63,7 @@
   });
   const interval = (low, high) => `${data.level} interval ${span(low, high)}`;
 
+  const TITLE_ROOM = 28; // above the highest tick, for the title of the axis
   const PADDING = 0.2;
   const periodAxis = (periods, width) => {
     const every = Math.ceil((periods.length * 80) / Math.max(width - 70, 80));
@@ -91,7 +92,6 @@
     ];
   }
   const eventsAt = (day) => (data.events ?? []).filter(({ period }) => period === day).flatMap(({ labels }) => labels);
-  const roomOfEvents = (events) => (events.length > 0 ? { marginTop: 40 } : {});
 
   /** Return estimates with their intervals, one row for each index. */
   function intervals(box, indices, width) {
@@ -148,7 +148,7 @@
     const chart = plot({
       ...base(width),
       ...room,
-      ...roomOfEvents(events),
+      marginTop: events.length > 0 ? 40 : TITLE_ROOM,
       height: 320,
       ariaLabel: `Shares by ${data.by} with intervals of ${shown.length} rows of the table below`,
       x: periodAxis(periods, width),
@@ -184,7 +184,7 @@
     const chart = plot({
       ...base(width),
       ...room,
-      ...roomOfEvents(events),
+      marginTop: events.length > 0 ? 40 : TITLE_ROOM,
       height: 280,
       ariaLabel: `Means by ${data.by} with intervals; the table below has the same numbers`,
       x: periodAxis(periods, width),
@@ -255,6 +255,7 @@
     const chart = plot({
       ...base(width),
       height: 280,
+      marginTop: TITLE_ROOM,
       marginLeft: 48,
       marginBottom: 36,
       ariaLabel: "Share of the values below each edge, with intervals; the quantiles are in the table below",
