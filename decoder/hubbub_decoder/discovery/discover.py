@@ -22,7 +22,7 @@ from hubbub_decoder.model.distributions import norm
 from hubbub_decoder.model.evidence import Collected
 from hubbub_decoder.options import OptionFields, Progress, ignore_progress, read_options
 from hubbub_decoder.pipeline import collect_evidence, decode_evidence
-from hubbub_decoder.results.decoding import ESTIMATE_COLUMNS, Decoding
+from hubbub_decoder.results.decoding import ESTIMATE_COLUMNS, Decoding, headline
 from hubbub_decoder.results.estimates import Estimate
 from hubbub_decoder.results.loadable import Loadable
 from hubbub_decoder.results.table_result import TableResult
@@ -51,10 +51,14 @@ class Discoveries(TableResult[Estimate], Loadable):
         First `longest` + 1 symbols of longer strings, present with a probability above .95 after the search, without a
         test. A value of just these symbols is tested. It is not listed here if the test confirms it and its share
         leaves none for longer strings.
+    num_reports
+        Number of reports of all groups. `decoding.num_reports` is that of the held-out group. None: a file of an
+        earlier release does not have it.
     """
 
     decoding: Decoding | None
     truncated: tuple[str, ...] = ()
+    num_reports: int | None = None
 
     @property
     def detected(self) -> tuple[Estimate, ...]:
@@ -76,11 +80,12 @@ class Discoveries(TableResult[Estimate], Loadable):
         return {
             "decoding": None if self.decoding is None else self.decoding.to_dict(),
             "truncated": list(self.truncated),
+            "num_reports": self.num_reports,
         }
 
     def _about(self) -> dict[str, Any]:
         about = None if self.decoding is None else self.decoding._about()
-        return {"decoding": about, "truncated": list(self.truncated)}
+        return {"decoding": about, "truncated": list(self.truncated), "num_reports": self.num_reports}
 
     def __repr__(self) -> str:
         name = "" if self.decoding is None else f" of {self.decoding.metric.name}"
@@ -92,7 +97,8 @@ class Discoveries(TableResult[Estimate], Loadable):
             nothing = "No string was found. Frequent strings are found with more reports or a larger epsilon."
             return Document("", Table((), ()), (nothing, *self._truncated_line()))
         shown = self.decoding.document(everything=everything, top=top)
-        return replace(shown, lines=(*shown.lines, *self._truncated_line()))
+        line = headline(self.decoding, self.num_reports)
+        return replace(shown, headline=line, lines=(*shown.lines, *self._truncated_line()))
 
     def _truncated_line(self) -> Iterator[str]:
         if self.truncated:
@@ -187,12 +193,11 @@ def discover(
     values = (fragment.removesuffix(END) for fragment in (*ended.fragments, *cut.fragments))
     strings = [value.decode() for value in values if _is_utf8(value)]
     if not strings:
-        return Discoveries(None, tuple(_truncated(cut, {})))
+        return Discoveries(None, tuple(_truncated(cut, {})), counts.num_reports)
     progress("decoding the strings", 1 - 1 / num_stages(discovery))
     decoding = decode_evidence(collect_evidence(counts, chosen), strings, chosen)
-    return Discoveries(
-        decoding, tuple(_truncated(cut, {estimate.candidate: estimate for estimate in decoding.detected}))
-    )
+    truncated = _truncated(cut, {estimate.candidate: estimate for estimate in decoding.detected})
+    return Discoveries(decoding, tuple(truncated), counts.num_reports)
 
 
 def discovery_of(metric: Metric) -> Discovery:

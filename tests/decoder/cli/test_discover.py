@@ -59,6 +59,11 @@ def test_discover_prints_the_found_strings(summary: Path) -> None:
         assert f"\n{word}" in done.stdout
     assert re.search("longer than `longest`, found in part and not tested: .*abcdef", done.stdout)
     assert "searched bit counts of 72,000 reports" in done.stderr
+    said = " ".join(done.stdout.split())
+    assert re.match(r"words: 72,000 reports, of which 1\d,\d{3} \(held out\) give these shares; ", said)
+    assert "Detection limit: " in said
+    assert "hubbub plan METRICS.toml NAME --reports N" in said
+    assert " needs " not in said.partition("Detection limit: ")[2].partition("longer than")[0]
 
 
 def test_discover_saves_and_prints_json(summary: Path, tmp_path: Path) -> None:
