@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date
+from functools import reduce
+from operator import add
 from typing import Any, TypeVar, overload
 
 import numpy as np
@@ -127,15 +129,8 @@ def simulate(
     draws = frozen(rng)
     if issubclass(form, BitCounts):
         return _simulate_bit_counts(metric, population, draws, no_value, periods)
-    if issubclass(form, PatternCounts):
-        counts = PatternCounts.empty(_require_metric(metric)).counts.copy()
-        for cohorts, rows in _draw_reports(metric, population, draws, no_value, periods):
-            counts += count_patterns(cohorts, rows, metric.num_cohorts, metric.num_bits)
-        return PatternCounts(metric, counts, periods)
-    empty = Reports.empty(_require_metric(metric))
     blocks = _draw_reports(metric, population, draws, no_value, periods)
-    cohorts, rows = (np.concatenate(arrays) for arrays in zip((empty.cohorts, empty.rows), *blocks, strict=True))
-    return Reports(metric, cohorts, rows, periods)
+    return _collect(form, _require_metric(metric), blocks, periods)
 
 
 def _simulate_bit_counts(
@@ -153,31 +148,95 @@ def _simulate_bit_counts(
 
     X_ij of the n_j clients of cohort j have a value that sets bit i.
     """
+    _require_one_block(_require_metric(metric))
+    if not metric.params.mechanism.has_independent_bits:
+        return _collect(BitCounts, metric, _draw_reports(metric, population, rng, no_value, periods), periods)
+    epochs = [[size] for size in epoch_sizes(metric, periods)]
+    reports, drawn = _draw_independent_bits(metric, population, rng, no_value, epochs)
+    return BitCounts(metric, max(1, len(periods)) * reports, np.sum([*drawn], axis=0), periods)
+
+
+def _draw_independent_bits(
+    metric: Metric,
+    population: Population | JointPopulation,
+    rng: np.random.RandomState,
+    no_value: int,
+    epochs: Sequence[Sequence[int]],
+) -> tuple[NDArray[np.int64], Iterator[NDArray[np.int64]]]:
+    """Return the clients of each cohort, (m,), and yield ones (m, k) of so many reports of each client, which share the response of an epoch."""
     operations, counts_of, no_value = _clients_by_value(metric, population, no_value)
-    _require_one_block(metric)
     params = metric.params
     m, k = params.num_cohorts, params.num_bits
-    if not params.mechanism.has_independent_bits:
-        blocks = _draw_reports(metric, counts_of, rng, no_value, periods)
-        parts = (Reports(metric, cohorts, rows, periods).bit_counts() for cohorts, rows in blocks)
-        return sum(parts, BitCounts.empty(metric))
-    reports = _draw_cohorts(np.array([no_value]), m, rng)[0]
+    clients = _draw_cohorts(np.array([no_value]), m, rng)[0]
     true_ones = np.zeros((m, k + 1), np.int64)  # the last column collects missing positions of coincident hashes
     for positions, counts in operations.true_bits(counts_of, rng):
         in_cohort = _draw_cohorts(counts, m, rng)
-        reports = reports + in_cohort.sum(axis=0)
+        clients = clients + in_cohort.sum(axis=0)
         cohort = np.broadcast_to(np.arange(m)[:, None], positions.shape)
         np.add.at(true_ones, (cohort, positions), np.broadcast_to(in_cohort[..., None], positions.shape))
-    true_ones = true_ones[:, :k]
-    clients = np.broadcast_to(reports[:, None], true_ones.shape)
-    ones = np.zeros_like(true_ones)
-    for size in epoch_sizes(metric, periods):
-        if size == 1:
-            ones += _draw_ones(true_ones, clients, params.mechanism.q_star, params.mechanism.p_star, rng)
-        else:
-            permanent = _draw_ones(true_ones, clients, params.mechanism.permanent_q, params.mechanism.permanent_p, rng)
-            ones += _draw_ones(size * permanent, size * clients, params.mechanism.prob_q, params.mechanism.prob_p, rng)
-    return BitCounts(metric, max(1, len(periods)) * reports, ones, periods)
+    return clients, _draw_epochs(metric, true_ones[:, :k], clients, epochs, rng)
+
+
+def _draw_epochs(
+    metric: Metric,
+    true_ones: NDArray[np.int64],
+    clients: NDArray[np.int64],
+    epochs: Sequence[Sequence[int]],
+    rng: np.random.RandomState,
+) -> Iterator[NDArray[np.int64]]:
+    mechanism, of_clients = metric.params.mechanism, np.broadcast_to(clients[:, None], true_ones.shape)
+    for sizes in epochs:
+        if sum(sizes) == 1:
+            yield _draw_ones(true_ones, of_clients, mechanism.q_star, mechanism.p_star, rng)
+            continue
+        permanent = _draw_ones(true_ones, of_clients, mechanism.permanent_q, mechanism.permanent_p, rng)
+        for size in sizes:
+            yield _draw_ones(size * permanent, size * of_clients, mechanism.prob_q, mechanism.prob_p, rng)
+
+
+def simulate_each_period(
+    metric: Metric,
+    population: Population | JointPopulation,
+    rng: np.random.Generator,
+    *,
+    form: type[C],
+    no_value: int = 0,
+    periods: Sequence[str],
+) -> list[C]:
+    """Return what `simulate` returns, but each period alone. Each client reports once in each, and keeps its value and its permanent response.
+
+    periods : first days, in the order of time
+    """
+    draws = frozen(rng)
+    if issubclass(form, BitCounts) and metric.params.mechanism.has_independent_bits:
+        _require_one_block(metric)
+        epochs = [[1] * size for size in epoch_sizes(metric, periods)]
+        reports, drawn = _draw_independent_bits(metric, population, draws, no_value, epochs)
+        return [form(metric, reports, ones, (period,)) for ones, period in zip(drawn, periods, strict=True)]
+    rows: list[list[tuple[NDArray[np.uint16], NDArray[np.uint8]]]] = [[] for _ in periods]
+    for number, block in enumerate(_draw_reports(metric, population, draws, no_value, periods)):
+        rows[number % len(periods)].append(block)
+    return [_collect(form, metric, blocks, (period,)) for blocks, period in zip(rows, periods, strict=True)]
+
+
+def _collect(
+    form: type[C],
+    metric: Metric,
+    blocks: Iterable[tuple[NDArray[np.uint16], NDArray[np.uint8]]],
+    periods: Sequence[str],
+) -> C:
+    """Counts or reports of blocks of cohorts and packed bits."""
+    if issubclass(form, BitCounts):
+        parts = (Reports(metric, cohorts, rows, periods).bit_counts() for cohorts, rows in blocks)
+        return reduce(add, parts, form.empty(metric))
+    if issubclass(form, PatternCounts):
+        counts = form.empty(metric).counts.copy()
+        for cohorts, rows in blocks:
+            counts += count_patterns(cohorts, rows, metric.num_cohorts, metric.num_bits)
+        return form(metric, counts, periods)
+    empty = Reports.empty(metric)
+    cohorts, rows = (np.concatenate(arrays) for arrays in zip((empty.cohorts, empty.rows), *blocks, strict=True))
+    return form(metric, cohorts, rows, periods)
 
 
 def simulate_two_periods(

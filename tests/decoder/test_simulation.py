@@ -22,7 +22,7 @@ from hubbub_decoder.model.bit_covariance import report_covariance
 from hubbub_decoder.model.design_matrix import design_matrix
 from hubbub_decoder.model.random_string import RandomStringMoments
 from hubbub_decoder.model.repetition import epoch_numbers
-from hubbub_decoder.simulation import consecutive_periods, simulate, simulate_reports
+from hubbub_decoder.simulation import consecutive_periods, simulate, simulate_each_period, simulate_reports
 from tests.support import google_md5
 
 ALPHA = 1e-6
@@ -308,3 +308,40 @@ def test_imported_reports_without_noise_have_the_bits_of_google_rappor() -> None
         assert int.from_bytes(row.tobytes(), "little") == sum(1 << position for position in positions)
         numbers_of_ones.add(len(positions))
     assert numbers_of_ones == {1, 2}
+
+
+@pytest.mark.parametrize("form", [BitCounts, PatternCounts, Reports])
+@pytest.mark.parametrize("hold", [None, 2])
+def test_single_periods_repeat_the_permanent_response(form: Any, hold: int | None) -> None:
+    """Without noise of single reports, the counts of two periods of one epoch are equal, and those of two epochs are not."""
+    metric = Metric.string(
+        "s", Params(num_bits=8, num_hashes=2, num_cohorts=4, prob_p=0, prob_q=1, prob_f=0.5), hold=hold
+    )
+    periods = consecutive_periods(metric, 4)
+    population = {"x": 9000, "y": 6000}
+    parts = simulate_each_period(metric, population, np.random.default_rng(1), form=form, no_value=500, periods=periods)
+    assert [part.periods for part in parts] == [(period,) for period in periods]
+    assert {part.num_reports for part in parts} == {15_500}
+    ones = [(part if form is BitCounts else part.bit_counts()).ones.tolist() for part in parts]
+    epochs = epoch_numbers(metric, periods) if hold else [0] * 4
+    for (first, a), (second, b) in itertools.combinations(zip(epochs, ones, strict=True), 2):
+        assert (a == b) is (first == second)
+
+
+def test_single_periods_have_the_law_of_their_sum(unseen_seed: int) -> None:
+    """Total ones of 400 draws; mean and variance of both are compared at 1e-6 (variances by a normal approximation of their logarithm)."""
+    rng = np.random.default_rng(unseen_seed)
+    metric = Metric.boolean("yes", UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.5))
+    periods, number = consecutive_periods(metric, 3), 400
+    together = [int(simulate(metric, {"true": 300}, rng, periods=periods).ones.sum()) for _ in range(number)]
+    alone = [
+        sum(
+            int(part.ones.sum())
+            for part in simulate_each_period(metric, {"true": 300}, rng, form=BitCounts, periods=periods)
+        )
+        for _ in range(number)
+    ]
+    a, b = np.array(together, float), np.array(alone, float)
+    limit = norm.isf(ALPHA / 4)
+    assert abs(a.mean() - b.mean()) < limit * np.sqrt((a.var() + b.var()) / number)
+    assert abs(np.log(a.var() / b.var())) < limit * np.sqrt(4 / number)

@@ -33,7 +33,9 @@ class Download:
         if not self.periods or {*self.periods} != {*whole.periods}:
             return {}
         values = whole.metric.group.values if by_group and whole.metric.group is not None else ()
-        found = {path: self._asked(path, value) for path, value in zip(_paths(out, values), values, strict=True)}
+        found = {
+            path: self._asked(path, value) for path, value in zip(files_of_values(out, values), values, strict=True)
+        }
         of_values = {path: part for path, part in found.items() if part is not None and part.closed >= whole.closed}
         if values and sum(part.num_reports for part in of_values.values()) != whole.num_reports:
             return {}
@@ -143,12 +145,17 @@ def _files(out: Path, whole: Summary, *, by_group: bool) -> dict[Path, str | Non
     group = whole.metric.group
     if not by_group or group is None or not whole.num_reports:
         return {out: None}
-    return dict(zip(_paths(out, group.values), group.values, strict=True))
+    return dict(zip(files_of_values(out, group.values), group.values, strict=True))
 
 
-def _paths(out: Path, values: Sequence[str]) -> list[Path]:
+def files_of_values(out: Path, values: Sequence[str]) -> list[Path]:
     """Files of the values of a group."""
     return [out.with_stem(f"{out.stem}-{value}") for value in values]
+
+
+def period_file(directory: Path, metric: str, digest: str, period: str) -> Path:
+    """File of all reports of a period; `files_of_values` names those of the values of its group."""
+    return directory / f"{metric}@{digest[:8]}-{period}.parquet"
 
 
 @dataclass(frozen=True)
@@ -173,13 +180,10 @@ def mirror_periods(
     the aggregator does not answer any more.
     """
     from hubbub.errors import HubbubError
+    from hubbub_decoder.data.output_files import make_directory
     from hubbub_decoder.data.pull import NoResponseError
-    from hubbub_decoder.errors import OutputError
 
-    try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as problem:
-        raise OutputError(f"{directory} cannot be written: {problem.strerror}.") from None
+    make_directory(directory)
     headers = _headers_by_period(directory)
     written: dict[Path, ReportFile | Summary] = {}
     failed: list[tuple[CollectedPeriod, str]] = []
@@ -234,10 +238,10 @@ def _file_of(found: CollectedPeriod, directory: Path, headers: Mapping[Path, Hea
         path for path, header in headers.items() if header.metric.group is None or header.metric.group.value is None
     )
     alone: Iterable[Path] = (path for path in wholes if headers[path].periods == (found.period,))
-    out = next(iter(alone), directory / f"{found.metric}@{found.digest[:8]}-{found.period}.parquet")
+    out = next(iter(alone), period_file(directory, found.metric, found.digest, found.period))
     for path, header in headers.items():
         group = header.metric.group
-        expected = out if group is None or group.value is None else _paths(out, [group.value])[0]
+        expected = out if group is None or group.value is None else files_of_values(out, [group.value])[0]
         if (path, header.periods) != (expected, (found.period,)):
             raise OutputError(
                 f"{path} also has reports of {found.metric} of {found.period}, which would be counted twice. "

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hubbub.metrics.metric import Metric
+    from hubbub.summary import Summary
 
 
 @click.command(short_help="Simulate a summary or reports.")
@@ -75,7 +77,14 @@ if TYPE_CHECKING:
     help="Content of the output file: bit counts, pattern counts, or individual reports.",
 )
 @click.option(
-    "--out", required=True, type=PATH, metavar="FILE", help="Output file (.parquet) of the counts or reports."
+    "--out", type=PATH, metavar="FILE", help="Output file (.parquet) of the counts or reports, of all periods together."
+)
+@click.option(
+    "--out-dir",
+    type=PATH,
+    metavar="DIRECTORY",
+    help="Instead: a file for each period, with the name that `hubbub pull --all` gives it; created if it does not exist. With --group and "
+    "counts also the file of all values: the sum of those that are there. Use no directory of real reports, whose files would be replaced.",
 )
 @click.option("--truth-out", "truth_out", type=PATH, help="Also write the true value counts to this .csv file.")
 @json_option
@@ -92,42 +101,40 @@ def command(
     group: str | None,
     seed: int | None,
     content: str,
-    out: Path,
+    out: Path | None,
+    out_dir: Path | None,
     truth_out: Path | None,
     as_json: bool,
 ) -> None:
     """Simulate one report per client and period for METRIC of the file DEFINITIONS.
 
+    With --out-dir, all further commands can be tried before there are reports.
+
     \b
     Example:
       hubbub simulate metrics.toml homepage --reports 1000000 --distribution zipf1 --values 100 \\
         --out summary.parquet --truth-out truth.csv
+      hubbub simulate metrics.toml theme --population themes.csv --periods 8 --period 2026-03-02 --out-dir rehearsal/
     """
-
-    from dataclasses import replace
 
     import numpy as np
     from rich.console import Console
 
     from hubbub.cli.definitions_file import definitions_with
-    from hubbub.summary import BitCounts, PatternCounts
     from hubbub.text import format_count, format_names
-    from hubbub_decoder.data.output_files import (
-        check_parquet_path,
-        check_table_path,
-        write_population,
-        write_report_file,
-        write_summary_file,
-    )
+    from hubbub_decoder.data.output_files import check_parquet_path, check_table_path, write_population
     from hubbub_decoder.errors import PopulationError
     from hubbub_decoder.kinds.operations import operations_of
-    from hubbub_decoder.simulation import FIRST_DAY, consecutive_periods, simulate, simulate_reports
+    from hubbub_decoder.simulation import FIRST_DAY, consecutive_periods
 
     if (distribution is None) == (population_path is None):
         raise click.UsageError("Pass either --distribution or --population.")
     if distribution is None and values is not None:
         raise click.UsageError("--values requires --distribution.")
-    check_parquet_path(out)
+    if (out is None) == (out_dir is None):
+        raise click.UsageError("Pass --out FILE, or --out-dir DIRECTORY for a file for each period.")
+    if out is not None:
+        check_parquet_path(out)
     if truth_out is not None:
         check_table_path(truth_out, (".csv",))
     definition = definitions_with(definitions, [metric])[metric].in_group(group)
@@ -148,21 +155,18 @@ def command(
             population = operations_of(definition).draw(distribution or "", values, reports, rng)
         num_clients = sum(population.values()) + no_value
         first_days = (
-            consecutive_periods(definition, periods or 1, first_day or FIRST_DAY) if periods or first_day else ()
+            consecutive_periods(definition, periods or 1, first_day or FIRST_DAY)
+            if periods or first_day or out_dir is not None
+            else ()
         )
-        if content == "reports":
-            blocks = simulate_reports(definition, population, rng, no_value=no_value, periods=first_days)
-            total = num_clients * (periods or 1)
-            write_report_file(definition, _counted(blocks, total, show_stage), out, first_days)
-        else:
-            form: type[BitCounts | PatternCounts] = BitCounts if content == "bits" else PatternCounts
-            summary = simulate(definition, population, rng, form=form, no_value=no_value, periods=first_days)
-            write_summary_file(replace(summary, closed=True), out)  # no further client reports
+        simulated = _Simulated(definition, population, no_value, first_days, content, rng)
+        written = simulated.write_periods(out_dir or Path()) if out is None else [simulated.write(out, show_stage)]
     num_reports = num_clients * (periods or 1)
     if truth_out is not None:
         write_population(population, num_clients, truth_out)
-    written = " and ".join(str(path) for path in (out, truth_out) if path is not None)
-    print_message(stderr, f"wrote {written}: {format_count(num_reports, 'report')} of {metric}")
+    files = [*written, truth_out] if truth_out is not None else written
+    shown = format_count(len(written), "file") + f" in {out_dir}" if len(files) > 2 else " and ".join(map(str, files))
+    print_message(stderr, f"wrote {shown}: {format_count(num_reports, 'report')} of {metric}")
     unlisted = operations_of(definition).unlisted(population)
     if unlisted:
         number = sum(population[value] for value in unlisted)
@@ -171,7 +175,77 @@ def command(
             f"{format_count(number, 'client')} with a value that is not listed ({format_names(unlisted)}): reported as `other` of the definition",
         )
     if as_json:
-        print_json({"out": str(out), "metric": metric, "num_reports": num_reports})
+        print_json(
+            {"out": str(out or out_dir), "files": [*map(str, written)], "metric": metric, "num_reports": num_reports}
+        )
+
+
+@dataclass(frozen=True)
+class _Simulated:
+    """Reports or counts of a population in some periods, and the files that hold them."""
+
+    metric: Metric
+    population: dict[Any, int]
+    no_value: int
+    periods: tuple[str, ...]
+    content: str
+    rng: np.random.Generator
+
+    def write(self, out: Path, show_stage: ShowStage) -> Path:
+        """Write one file of all periods."""
+        from hubbub.summary import BitCounts, PatternCounts
+        from hubbub_decoder.data.output_files import write_report_file, write_summary_file
+        from hubbub_decoder.simulation import simulate, simulate_reports
+
+        metric, population, rng = self.metric, self.population, self.rng
+        if self.content == "reports":
+            blocks = simulate_reports(metric, population, rng, no_value=self.no_value, periods=self.periods)
+            total = (sum(population.values()) + self.no_value) * max(1, len(self.periods))
+            write_report_file(metric, _counted(blocks, total, show_stage), out, self.periods)
+            return out
+        form: type[BitCounts | PatternCounts] = BitCounts if self.content == "bits" else PatternCounts
+        summary = simulate(metric, population, rng, form=form, no_value=self.no_value, periods=self.periods)
+        # No further client reports.
+        write_summary_file(replace(summary, closed=True), out)
+        return out
+
+    def write_periods(self, directory: Path) -> list[Path]:
+        """Write a file for each period, as a mirror of an aggregator has it; of counts of one value of a group, also the sum of all values."""
+        from hubbub.summary import BitCounts, PatternCounts, Reports
+        from hubbub_decoder.cli.mirror import files_of_values, period_file
+        from hubbub_decoder.data.output_files import make_directory, write_report_file, write_summary_file
+        from hubbub_decoder.simulation import simulate_each_period
+
+        make_directory(directory)
+        metric, group = self.metric, self.metric.group
+        values, value = ((), None) if group is None else (group.values, group.value)
+        forms: dict[str, type[BitCounts | PatternCounts | Reports]]
+        forms = {"bits": BitCounts, "patterns": PatternCounts, "reports": Reports}
+        written = []
+        for of_period in simulate_each_period(
+            metric, self.population, self.rng, form=forms[self.content], no_value=self.no_value, periods=self.periods
+        ):
+            whole = period_file(directory, metric.name, metric.in_group(None).digest, of_period.periods[0])
+            of_values = files_of_values(whole, values)
+            path = whole if value is None else of_values[values.index(value)]
+            written.append(path)
+            if isinstance(of_period, Reports):
+                write_report_file(metric, [(of_period.cohorts, of_period.rows)], path, of_period.periods)
+                continue
+            write_summary_file(replace(of_period, closed=True), path)
+            if value is not None:
+                write_summary_file(_sum_of(path for path in of_values if path.exists()), whole)
+                written.append(whole)
+        return written
+
+
+def _sum_of(paths: Iterable[Path]) -> Summary:
+    """Sum of the counts of the values of a group."""
+    from hubbub.summary import read_summary
+    from hubbub_decoder.model.evidence import combine
+
+    total = cast("Summary", combine([read_summary(path) for path in paths]))
+    return replace(total, metric=total.metric.in_group(None))
 
 
 def _counted(

@@ -444,8 +444,8 @@ def _check_value(metric: Metric, by: str) -> None:
         raise ParameterError(f'by must be "{PERIOD}" or the name of a group, got {by!r}: {metric.name} has {known}')
     if metric.group.value is None:
         raise SummaryError(
-            f"{metric.name}: a summary adds up all values of {by}, and its counts cannot be divided. Download each value alone: "
-            "hubbub pull --by-group."
+            f"{metric.name}: a summary adds up all values of {by}, and its counts cannot be divided. Pass a file for each value: "
+            "`hubbub pull --by-group`, or `hubbub simulate --group VALUE`."
         )
 
 
@@ -472,5 +472,5 @@ def _not_one_period(summary: Collected) -> SummaryError:
     names = ", ".join(periods[:3]) + (", ..." if len(periods) > 3 else "")
     return SummaryError(
         f"{name}: a summary has {len(periods):,} periods ({names}), and their counts cannot be divided. "
-        "Download each period alone: `hubbub pull --period YYYY-MM-DD`."
+        "Pass a file for each period: `hubbub pull --period YYYY-MM-DD`, or `hubbub simulate --out-dir DIRECTORY`."
     )

@@ -45,6 +45,14 @@ def check_output_path(path: Path) -> None:
         raise OutputError(f"{path} cannot be written: this user has no write permission for {path.parent}.")
 
 
+def make_directory(path: Path) -> None:
+    """Make a directory of mode 0700 for summaries, if there is none. Raises OutputError if it cannot be made."""
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as problem:
+        raise OutputError(f"{path} cannot be written: {problem.strerror}.") from None
+
+
 def check_table_path(path: Path, suffixes: Sequence[str] = TABLES) -> None:
     """Raise OutputError unless `path` ends in one of the suffixes, and can be written."""
     if path.suffix.lower() not in suffixes:

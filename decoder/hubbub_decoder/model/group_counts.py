@@ -19,7 +19,9 @@ from hubbub.metrics.metric import Metric
 from hubbub.summary import read_collected
 from hubbub_decoder.model.evidence import Evidence
 
-WRITE_AGAIN = "Write all files of the period again: `hubbub pull --by-group`, or `hubbub fold`"
+WRITE_AGAIN = (
+    "Write all files of the period again: `hubbub pull --by-group`, `hubbub fold`, or `hubbub simulate --out-dir`"
+)
 
 
 class GroupCounts(Protocol):

@@ -87,7 +87,7 @@ def reason_of_file(task: Task) -> str | None:
     """Why a file is never published, whatever its counts are; None: it may be."""
     if len(task.periods) != 1:
         held = f"adds up {len(task.periods):,} periods" if task.periods else "names no period"
-        return f"the file {held}: publish single periods, of which readers can take the sum"
+        return f"the file {held}: publish a file for each period, as `hubbub pull --all` writes it, or `hubbub simulate --out-dir`"
     return None
 
 

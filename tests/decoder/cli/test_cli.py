@@ -235,6 +235,42 @@ def test_day_that_is_none_is_named(day: str, definitions: Path, tmp_path: Path) 
         assert f"{day!r} is no day: write a day of the calendar as YYYY-MM-DD" in result.stderr
 
 
+@pytest.mark.parametrize("content", ["bits", "patterns", "reports"])
+def test_simulated_directory_is_a_mirror(content: str, tmp_path: Path) -> None:
+    """A file for each period and value, with the names of `pull --all`, and of counts their sum, which `publish` needs."""
+    grouped, directory = tmp_path / "grouped.toml", tmp_path / "new"
+    grouped.write_text(
+        '[[metric]]\nname = "os"\nkind = "boolean"\nperiod = "week"\ndescription = "Whether it is Linux."\nowner = "o@example.org"\n'
+        'expires = 2099-01-01\nprob_p = 0.25\nprob_q = 0.75\nprob_f = 0\ngroup = { name = "arm", values = ["a", "b", "other"] }\n'
+    )
+    drawn = [
+        "--reports",
+        50,
+        "--distribution",
+        "uniform",
+        "--content",
+        content,
+        "--periods",
+        2,
+        "--period",
+        "2026-11-29",
+    ]
+    for value in ("a", "b"):
+        hubbub("simulate", grouped, "os", *drawn, "--group", value, "--out-dir", directory)
+    digest = load_definitions(grouped)["os"].digest[:8]
+    sums = [] if content == "reports" else [""]
+    stems = {f"os@{digest}-{day}{end}" for day in ("2026-11-23", "2026-11-30") for end in ("-a", "-b", *sums)}
+    assert {path.stem for path in directory.iterdir()} == stems
+    for path in directory.iterdir():
+        read = read_collected(path)
+        assert read.metric.group is not None
+        is_sum = not path.stem.endswith(("-a", "-b"))
+        assert (read.num_reports, read.metric.group.value is None, len(read.periods)) == (50 + 50 * is_sum, is_sum, 1)
+        assert content == "reports" or read.closed
+    for wrong in ([], ["--out", tmp_path / "s.parquet", "--out-dir", directory]):
+        assert "Pass --out FILE, or --out-dir DIRECTORY" in hubbub("simulate", grouped, "os", *drawn, *wrong).output
+
+
 @pytest.mark.parametrize("content", ["bits", "reports"])
 def test_simulated_group_and_period_are_those_of_a_pulled_summary(content: str, tmp_path: Path) -> None:
     """So a night of `decode-all` and `publish` can be tried without an aggregator."""
