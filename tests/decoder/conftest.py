@@ -20,12 +20,13 @@ def one_blas_thread() -> Iterator[None]:
 
 @dataclass
 class FakeAggregator:
-    """Next response of the fake aggregator, and the requested paths."""
+    """Next response of the fake aggregator, also to a request of the list of periods unless `periods` is given, and the requested paths."""
 
     url: str = ""
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
+    periods: bytes | None = None
     requests: list[str] = field(default_factory=list)
 
 
@@ -37,11 +38,13 @@ def aggregator() -> Iterator[FakeAggregator]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             fake.requests.append(self.path)
+            listed = fake.periods if self.path == "/v1/periods" else None
+            body = fake.body if listed is None else listed
             self.send_response(fake.status)
-            for name, value in {"Content-Length": str(len(fake.body)), **fake.headers}.items():
+            for name, value in {"Content-Length": str(len(body)), **fake.headers}.items():
                 self.send_header(name, value)
             self.end_headers()
-            self.wfile.write(fake.body)
+            self.wfile.write(body)
 
         def log_message(self, *args: object) -> None:
             pass

@@ -125,24 +125,35 @@ def schema() -> None:
 def diff(old: Path, new: Path, *, as_json: bool) -> None:
     """Compare the definitions files OLD and NEW.
 
-    Shows added, removed and changed metrics, with their epsilon before and after. Exit code 1 if the meaning of a metric changes without a new version,
-    or a reviewed metric changes without a new review.
+    Shows added, removed and changed metrics, with their epsilon before and after. Warns if clients that have reported the old version of a
+    metric have no budget left for the new one. Exit code 1 if the meaning of a metric changes without a new version, or a reviewed metric
+    changes without a new review.
 
     \b
     Example:
       git show main:metrics.toml > old.toml
       hubbub metrics diff old.toml metrics.toml
     """
+    from datetime import UTC, datetime
+
     from hubbub.metrics.changes import compare_definitions
     from hubbub.metrics.definitions import load_definitions
+    from hubbub.privacy.allocation import version_warning
+    from hubbub.privacy.policy import Policy
 
+    today = datetime.now(UTC).date()
     changes = compare_definitions(load_definitions(old), load_definitions(new))
     problems = [problem for change in changes for problem in change.problems()]
+    pairs = ((change.before, change.after) for change in changes if change.before and change.after)
+    found = (version_warning(Policy(), *pair, today) for pair in pairs if pair[0].digest != pair[1].digest)
+    warnings = [f"under the default Policy: {warning}" for warning in found if warning is not None]
     if as_json:
-        print_json({"changes": list(map(_change_dict, changes)), "problems": problems})
+        print_json({"changes": list(map(_change_dict, changes)), "warnings": warnings, "problems": problems})
         raise SystemExit(bool(problems))
     for change in changes:
         click.echo("\n".join(_change_lines(change)))
+    for warning in warnings:
+        click.echo(f"warning: {warning}", err=True)
     _exit_with(problems)
 
 

@@ -14,6 +14,7 @@ of a metric keeps max_units_spent of it (docs/decisions/0177).
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from datetime import date
 
@@ -88,6 +89,48 @@ def _new_client(policy: Policy, metrics: Sequence[Metric], today: date) -> Itera
     """Yield each metric with its account in a new client."""
     requested = [(metric, new_account("", metric, Period.containing(metric.period, today))) for metric in metrics]
     yield from zip(metrics, allocate(policy, [], requested, 1), strict=True)
+
+
+def reports_without_room(policy: Policy, before: Metric, after: Metric, today: date) -> int | None:
+    """Return the fewest charged reports of one version after which a client has no budget for another version; None: it always has some.
+
+    The budget of a report is what `allocate` reserves for it: with permanent noise, each of them may have had another value.
+
+    >>> from hubbub import UnaryResponse
+    >>> two_coins = UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5)  # a value costs log 3 = 1.099
+    >>> old = Metric.boolean("dark", two_coins, lifetime_epsilon=3)
+    >>> new = Metric.boolean("dark", two_coins, period="week", lifetime_epsilon=3)
+    >>> reports_without_room(Policy(), old, new, date(2026, 11, 30))  # both values may have been reported
+    1
+    >>> reports_without_room(Policy(), Metric.boolean("dark", two_coins), Metric.boolean("dark", two_coins, period="week"), date(2026, 11, 30))
+    """
+    [(_, old)], [(_, new)] = (list(_new_client(policy, [metric], today)) for metric in (before, after))
+    if old.refused or new.refused or math.isinf(old.reserved_units):
+        return None
+
+    def is_refused(reports: int) -> bool:
+        spent = old._replace(reports=reports, units=1 if old.unit == "value" else reports)
+        empty = new_account("", after, Period.containing(after.period, today))
+        changed = {account.digest: account for account in allocate(policy, [spent], [(after, empty)], 1)}
+        return bool(changed[after.digest].refused)
+
+    numbers = range(1, int(old.reserved_units) + 1)
+    fewest = bisect_left(numbers, True, key=is_refused)
+    return numbers[fewest] if fewest < len(numbers) else None
+
+
+def version_warning(policy: Policy, before: Metric, after: Metric, today: date) -> str | None:
+    """Return which clients do not report a new version of a metric, because of what they spent on the version before; None: all do."""
+    reports = reports_without_room(policy, before, after, today)
+    if reports is None:
+        return None
+    unit = "epoch" if unit_price(before).unit == "epoch" else "report"
+    return (
+        f"{after.name}: clients that have sent {'one' if reports == 1 else f'{reports:,} or more'} {unit}{'' if reports == 1 else 's'} of version "
+        f"{before.digest[:12]} have no room for version {after.digest[:12]}, and never report it: lifetime_epsilon = "
+        f"{min(metric.lifetime_epsilon or math.inf for metric in (before, after)):g} is for all versions of the name. "
+        "A metric of another name has a limit of its own"
+    )
 
 
 def allocate(

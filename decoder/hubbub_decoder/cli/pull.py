@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
@@ -135,6 +135,8 @@ def _pull_one(request: Download, out: Path, by_group: bool, allow_missing: bool,
             pulled = request.download(out, count_bytes, by_group=by_group)
         for path, found in pulled.items():
             print_message(stderr, _written(path, found))
+        for line in _other_versions(request, pulled.values()):
+            print_message(stderr, line)
         if out not in pulled and request.content != "reports" and out.exists():
             print_message(stderr, f"kept {out}: it has reports that the aggregator does not have")
     present = {period for found in pulled.values() for period in found.periods}
@@ -148,6 +150,33 @@ def _pull_one(request: Download, out: Path, by_group: bool, allow_missing: bool,
         print_json({"files": results} if by_group else results[0] if results else nothing)
     if missing and not allow_missing:
         raise click.ClickException(f"{told}. Check the period and the metric, or pass --allow-missing.")
+
+
+def _other_versions(request: Download, pulled: Iterable[ReportFile | Summary]) -> list[str]:
+    """Return a line for each other version of the metric that has reports in the periods, unless one was asked for."""
+    from hubbub.text import format_count
+    from hubbub_decoder.data.pull import pull_periods
+    from hubbub_decoder.errors import PullError
+
+    if request.digest is not None:
+        return []
+    here = {found.metric.in_group(None).digest for found in pulled}
+    try:
+        listed = pull_periods(request.url)
+    except PullError:
+        # What was asked for is there.
+        return []
+    others: dict[str, int] = {}
+    for period in listed:
+        is_asked = not request.periods or period.period in request.periods
+        if period.metric == request.metric and period.digest not in here and is_asked:
+            others[period.digest] = others.get(period.digest, 0) + (period.num_reports or 0)
+    return [
+        f"{format_count(number, 'report')} of version {digest[:8]} {'is' if number == 1 else 'are'} not in it: pass --digest {digest}, or "
+        "--all for every version"
+        for digest, number in others.items()
+        if number
+    ]
 
 
 def pull_all(url: str, directory: Path, *, with_open: bool, as_json: bool = False) -> None:

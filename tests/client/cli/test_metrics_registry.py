@@ -163,6 +163,24 @@ def test_diff_states_epsilon_before_and_after(tmp_path: Path) -> None:
     assert result.stderr.splitlines() == [f"Error: {problem}" for problem in printed["problems"]]
 
 
+@pytest.mark.parametrize(
+    ("lifetime", "told"), [("5", "have sent one report"), ("9", "have sent 3 or more reports"), ("", "")]
+)
+def test_diff_warns_of_clients_without_room_for_a_new_version(lifetime: str, told: str, tmp_path: Path) -> None:
+    """A value costs 2 log 3 = 2.197. After R reports, R + 1 values may be spent at the end of the period."""
+    old, new = tmp_path / "old.toml", tmp_path / "new.toml"
+    table = (
+        '[[metric]]\nname = "feature"\nkind = "categorical"\ncategories = ["a", "b", "c", "d"]\ndescription = "d"\nowner = "o@example.org"\nexpires = 2099-01-01\n'
+        "prob_p = 0.25\nprob_q = 0.75\nprob_f = 0.5\n" + (f"lifetime_epsilon = {lifetime}\n" if lifetime else "")
+    )
+    old.write_text(table)
+    new.write_text(table + table.replace("prob_f", 'period = "week"\nprob_f'))
+    result = hubbub("metrics", "diff", old, new)
+    assert result.exit_code == 0
+    assert (told in result.stderr) if told else not result.stderr
+    assert len(json.loads(hubbub("metrics", "diff", old, new, "--json").stdout)["warnings"]) == bool(told)
+
+
 def test_diff_of_a_file_with_itself_changes_nothing() -> None:
     same = hubbub("metrics", "diff", FILE, FILE)
     assert (same.exit_code, same.stderr) == (0, "")

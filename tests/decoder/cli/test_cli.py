@@ -305,6 +305,26 @@ def test_pull_writes_the_downloaded_summary(
     assert read_summary(tmp_path / "pulled.parquet") == read_summary(summary)
 
 
+def test_pull_names_the_reports_of_other_versions(
+    aggregator: object, definitions: Path, summary: Path, tmp_path: Path
+) -> None:
+    """Nothing of them is in the file; those of other metrics, and of this version, are not named."""
+    current = load_definitions(definitions)["homepage"].digest
+    rows = [("homepage", current, 9), ("homepage", "a" * 64, 40), ("homepage", "a" * 64, 20), ("other", "b" * 64, 7)]
+    periods = [
+        {"metric": metric, "digest": digest, "period": f"2026-03-0{day}", "num_reports": number, "closed": True}
+        for day, (metric, digest, number) in enumerate(rows, 1)
+    ]
+    aggregator.body = summary.read_bytes()  # type: ignore[attr-defined]  # the fixture's class is in conftest
+    aggregator.periods = json.dumps({"periods": periods}).encode()  # type: ignore[attr-defined]
+    url = aggregator.url  # type: ignore[attr-defined]
+    pull = ("pull", url, "homepage", "--out", tmp_path / "pulled.parquet")
+    told = " ".join(hubbub(*pull).stderr.split())
+    assert f"60 reports of version aaaaaaaa are not in it: pass --digest {'a' * 64}, or --all" in told
+    assert told.count("of version") == 1
+    assert "of version" not in hubbub(*pull, "--digest", current).stderr
+
+
 def test_decode_of_a_categorical_metric_needs_no_candidates(definitions: Path, tmp_path: Path) -> None:
     hubbub(
         "simulate", definitions, "os", "--reports", 9000, "--distribution", "uniform", "--out", tmp_path / "s.parquet"
