@@ -505,7 +505,9 @@ def headline(decoding: Decoding, num_all_reports: int | None = None) -> str:
     """
     reports = format_count(decoding.num_reports, "report")
     if decoding.is_held_out and num_all_reports is not None:
-        reports = f"{format_count(num_all_reports, 'report')}, of which {decoding.num_reports:,} (held out) give these shares"
+        reports = (
+            f"{format_count(num_all_reports, 'report')}, of which {decoding.num_reports:,} (held out) give these shares"
+        )
     elif decoding.is_held_out:
         reports = f"{reports} of the held-out group"
     return f"{decoding.metric.title}: {reports}; {privacy_figures(decoding.metric, Policy()).sentence()}"
