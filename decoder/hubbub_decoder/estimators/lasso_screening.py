@@ -101,7 +101,8 @@ def _whitened(evidence: Evidence, design: DesignMatrix) -> tuple[Floats, sparse.
     average = weights * np.tile(mean, np.count_nonzero(used))
     column = average / np.linalg.norm(average) * _UNPENALIZED_LENGTH
     weighted = sparse.hstack([scaled, sparse.csc_array(column[:, None])], format="csc")
-    return evidence.bit_shares[used].ravel() * weights, weighted
+    response = evidence.bit_shares[used].ravel() * weights
+    return response, weighted
 
 
 def _lasso(response: Floats, weighted: sparse.csc_array, z: float) -> Floats:

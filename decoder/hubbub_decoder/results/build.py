@@ -166,9 +166,8 @@ def _rows(
     """Estimates in descending order of share; what is not determined comes last."""
     figures = np.column_stack(list(columns.values()))
     determined = np.flatnonzero(~np.isnan(figures).all(axis=1))
-    rows = [[math.nan] * len(columns)] * len(
-        figures
-    )  # one object: a lasso determines some hundred of a million candidates
+    # One row for all that are not determined: a lasso leaves out nearly all of a million candidates.
+    rows = [[math.nan] * len(columns)] * len(figures)
     for at, row in zip(determined.tolist(), figures[determined].tolist(), strict=True):
         rows[at] = row
     estimates = [
