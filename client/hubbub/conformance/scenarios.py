@@ -48,8 +48,9 @@ UPDATED = Metric.boolean(
 WEEKLY = replace(UPDATED, name="weekly", period=PeriodKind.WEEK)
 HELD_UPDATED = replace(UPDATED, name="held_updated", hold=3)
 LABELLED = replace(fingerprint("labelled"), group=UPDATED.group)
-EXPIRING = replace(DARK, name="expiring", expires=date(2026, 11, 27))
-"""It expires four days after a scenario begins."""
+EXPIRY = date(2026, 11, 27)
+"""Four days after a scenario begins."""
+EXPIRING = replace(DARK, name="expiring", expires=EXPIRY)
 _REPORTS_OF_A_PROCESS = 64
 _KEY = bytes(range(32))
 _RUNS = ((0, "1.9"), (0, "1.8"), (0, "2.0"), (1, "2.1"), (5, "3.0"), (8, "1.9"), (9, "2.0"))
@@ -79,11 +80,11 @@ def one_report_a_period(world: World) -> None:
     for _ in range(6):
         world.advance(days=1)
     reports = Counter((batch.metric, batch.period) for batch in world.batches)
-    last = [request for request in world.whole_requests if request.time.date() >= EXPIRING.expires]
+    last = [request for request in world.whole_requests if request.time.date() >= EXPIRY]
     late = next((batch.period for batch in world.batches_of(last) if batch.metric == EXPIRING.name), None)
     if late is not None:
         raise BrokenError(
-            f"{EXPIRING.name} expires on {EXPIRING.expires}, and its report of {late} was sent on that day or later"
+            f"{EXPIRING.name} expires on {EXPIRY}, and its report of {late} was sent on that day or later"
         )
     for metric in world.definitions:
         for day in (first, first + timedelta(days=1)):
