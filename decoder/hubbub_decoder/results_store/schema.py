@@ -5,6 +5,7 @@ A file of `hubbub publish` also has what it read, withdrew and ran. The version 
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -159,6 +160,12 @@ FROM pages JOIN periods USING (digest, period) JOIN definitions USING (digest, g
     JOIN results USING (digest, group_value, period);
 """
 
+_WIDEN_MEANS_IN_POSTGRES = """
+UPDATE results SET mean_low = (decoding::json #>> '{numbers,mean,lowest}')::double precision,
+    mean_high = (decoding::json #>> '{numbers,mean,highest}')::double precision
+WHERE mean IS NOT NULL;
+"""
+
 _POSTGRES = {
     " WITHOUT ROWID": "",
     "INTEGER": "BIGINT",
@@ -166,7 +173,7 @@ _POSTGRES = {
     "TEXT": 'TEXT COLLATE "C"',  # the order of SQLite
 }
 
-_POSTGRES_MIGRATIONS = (_TABLES + _VIEWS, _LOOKS)
+_POSTGRES_MIGRATIONS = (_TABLES + _VIEWS, _LOOKS, _WIDEN_MEANS_IN_POSTGRES)
 """The statements at index n take a schema of version n to version n + 1; the first ones make an empty schema."""
 
 POSTGRES_VERSION = len(_POSTGRES_MIGRATIONS)
@@ -192,6 +199,19 @@ def _add_looks(connection: sqlite3.Connection) -> None:
     _execute_each(connection, _LOOKS)
 
 
+def _widen_means(connection: sqlite3.Connection) -> None:
+    """Take the interval wherever the numbers are in their buckets; earlier versions stored the one with each at the middle of its bucket.
+
+    The numbers are parsed by Python, because SQLite's own conversion may round the last digit.
+    """
+    rows = connection.execute("SELECT rowid, decoding FROM results WHERE mean IS NOT NULL").fetchall()
+    for row, decoding in rows:
+        mean = json.loads(decoding)["numbers"]["mean"]
+        connection.execute(
+            "UPDATE results SET mean_low = ?, mean_high = ? WHERE rowid = ?", (mean["lowest"], mean["highest"], row)
+        )
+
+
 def _execute_each(connection: sqlite3.Connection, script: str) -> None:
     """Execute statements inside the open transaction, which `executescript` would commit."""
     statement = ""
@@ -202,7 +222,7 @@ def _execute_each(connection: sqlite3.Connection, script: str) -> None:
             statement = ""
 
 
-MIGRATIONS: Sequence[Migration] = (_create, _add_looks)
+MIGRATIONS: Sequence[Migration] = (_create, _add_looks, _widen_means)
 """The migration at index n takes a file of version n to version n + 1; the first one makes an empty file."""
 
 

@@ -484,7 +484,7 @@ def _definition_row(key: PeriodKey, metric: Metric) -> tuple[str, ...]:
 
 def _result_row(result: StoredResult, decoding: Decoding) -> tuple[Any, ...]:
     mean = None if decoding.numbers is None else decoding.numbers.mean
-    numbers = (None, None, None) if mean is None else (_number(mean.value), _number(mean.low), _number(mean.high))
+    numbers = (None, None, None) if mean is None else (_number(mean.value), _number(mean.lowest), _number(mean.highest))
     return (
         *result.key,
         result.counts_hash,

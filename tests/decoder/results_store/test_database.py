@@ -34,7 +34,7 @@ from hubbub_decoder.batch_decoding import run as batch_run
 from hubbub_decoder.errors import OutputError
 from hubbub_decoder.results_store.database import open_results_database
 from hubbub_decoder.results_store.store import Look, PeriodKey, Release, ResultsStore, StoredResult
-from tests.support.every_kind import METRICS
+from tests.support.every_kind import DELAY, METRICS
 from tests.support.every_result import DAYS, candidates_of, summary_of
 from tests.support.paths import DEPLOY, DOCS
 from tests.support.postgres import postgres
@@ -529,6 +529,26 @@ def test_a_database_of_version_1_gets_the_table_of_looks(tmp_path: Path, url: st
                 "2026-03-02": Look("2026-03-02", 6, "[1]"),
                 "2026-03-03": Look("2026-03-03", 5, "[]"),
             }
+
+
+def test_means_of_version_2_get_the_interval_wherever_the_numbers_are(tmp_path: Path, url: str) -> None:
+    file = str(tmp_path / "results.sqlite")
+    version_2 = {file: "PRAGMA user_version = 2", url: "UPDATE hubbub_results_version SET version = 2"}
+    decoding = decode(summary_of(DELAY, DAYS[0]), None)
+    assert decoding.numbers is not None
+    mean = decoding.numbers.mean
+    assert mean.lowest < mean.low < mean.high < mean.highest
+    document = json.dumps(decoding.to_dict(), allow_nan=False)
+    for name, statement in version_2.items():
+        with open_results_database(name) as opened:
+            opened.write_result(StoredResult(PeriodKey.of(DELAY, DAYS[0]), "counts", "inputs", document))
+            opened.write_result(result())
+        execute(
+            name, f"UPDATE results SET mean_low = {mean.low}, mean_high = {mean.high} WHERE mean IS NOT NULL", statement
+        )
+        with open_results_database(name):
+            pass
+        assert rows_of(name, "SELECT value, low, high FROM means") == [(mean.value, mean.lowest, mean.highest)]
 
 
 def test_other_encodings_are_refused(server: str, summaries: Path) -> None:

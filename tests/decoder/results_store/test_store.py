@@ -127,7 +127,7 @@ def test_columns_of_every_kind_are_those_of_the_decoding() -> None:
             }
             if decoding.numbers is not None:
                 mean = decoding.numbers.mean
-                means.add((metric.name, mean.value, mean.low, mean.high))
+                means.add((metric.name, mean.value, mean.lowest, mean.highest))
             assert Decoding.from_dict(json.loads(document)).num_reports == decoding.num_reports
         connection = store._connection
         rows = connection.execute("SELECT metric, value, share, low, high, q_value, detected FROM shares").fetchall()
