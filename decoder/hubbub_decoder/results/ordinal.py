@@ -183,7 +183,7 @@ def mean_lines(numbers: Numbers, confidence: float) -> Iterator[str]:
         return
     yield (
         f"Mean: {wide}{suffix} ({confidence:.0%} interval), wherever the numbers are in their buckets; "
-        f"{value} ({narrow}) if each is the {representative_name(buckets)} of its bucket."
+        f"{value} if each is the {representative_name(buckets)} of its bucket (noise alone: {narrow})."
     )
 
 
@@ -193,16 +193,19 @@ def representative_name(buckets: Buckets) -> str:
 
 
 def quantile_lines(numbers: Numbers, confidence: float) -> Iterator[str]:
-    """Yield the quantiles as lines of text: the interval that holds wherever the numbers are, then the one for evenly spread numbers."""
+    """Yield the quantiles as lines of text: the interval that holds wherever the numbers are, then the value for evenly spread numbers.
+
+    The interval for evenly spread numbers is left out: it contains the noise alone, and the tail of a distribution is never spread evenly.
+    """
     suffix = f" {numbers.definition.unit}" if numbers.definition.unit else ""
     rows = list(quantile_rows(numbers))
     if rows:
         yield (
-            f"Quantiles ({confidence:.0%} interval wherever the numbers are in their buckets; in parentheses, estimate and interval if they are "
-            "spread evenly in each bucket):"
+            f"Quantiles ({confidence:.0%} interval wherever the numbers are in their buckets; in parentheses, a guess that spreads them evenly in "
+            "each bucket, as tails are not):"
         )
-    for share, edges, value, interval in rows:
-        yield f"{share:>4} are below {edges}{suffix} ({value}; {interval})"
+    for share, edges, value, _ in rows:
+        yield f"{share:>4} are below {edges}{suffix} ({value})"
 
 
 def quantile_rows(numbers: Numbers) -> Iterator[tuple[str, str, str, str]]:
