@@ -9,6 +9,7 @@ import click
 
 from hubbub.cli.output import PATH, json_option
 from hubbub_decoder.cli.shared import (
+    Share,
     candidates_option,
     elapsed_time,
     everything_option,
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
 @click.option(
     "--overlap",
     metavar="SHARE",
-    type=click.FloatRange(0, 1),
+    type=Share(may_be_all=True),
     help="Part of the clients with the same value in A and B, if known. Default: estimated; 0 if the reports do not show it.",
 )
 def command(

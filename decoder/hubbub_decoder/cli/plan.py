@@ -18,7 +18,7 @@ from hubbub.metrics.buckets import Buckets, Estimand
 from hubbub.metrics.kinds import KINDS, MIN_STRING_BITS, BlockKind, KindWord
 from hubbub.metrics.params import MAX_BITS
 from hubbub.metrics.periods import PeriodKind
-from hubbub_decoder.cli.shared import ShowStage, elapsed_time
+from hubbub_decoder.cli.shared import Share, ShowStage, elapsed_time
 
 if TYPE_CHECKING:
     from hubbub_decoder.planning.description import Description
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 _DEFAULT_REPORTS = 1_000_000
 _COUNT = click.IntRange(min=1)
 _EPSILON = click.FloatRange(min=0, min_open=True)
-_SHARE = click.FloatRange(0, 1, min_open=True, max_open=True)
 _KINDS = [str(word) for word in KindWord if issubclass(KINDS[word], BlockKind)]
 """Kinds that can be planned: each part of a joint metric is planned on its own."""
 _OF_DESCRIPTION = ("num_reports", "share", "num_candidates", "periods", "retained")
@@ -88,8 +87,8 @@ _definition_option = section("Definition")
 @click.option(
     "--share",
     metavar="SHARE",
-    type=_SHARE,
-    help="Smallest share that matters, such as 0.01. With --reports: also the probability that they detect it.",
+    type=Share(may_be_none=False),
+    help="Smallest share that matters, such as 1%. With --reports: also the probability that they detect it.",
 )
 @_values_option("--kind", type=click.Choice(_KINDS), help="Kind of the values. Default: string.")
 @_values_option(

@@ -25,15 +25,18 @@ if TYPE_CHECKING:
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 _DELAY_SECONDS = 1.0
-_BETWEEN_0_AND_1 = click.FloatRange(0, 1, min_open=True, max_open=True)
 
 
 class Share(click.ParamType[float]):
-    """Share in [0, 1), or with `may_be_all` in [0, 1], as a number or as a percentage: .1% is 0.001."""
+    """Share between 0 and 1, as a number or as a percentage: .1% is 0.001.
+
+    may_be_none, may_be_all : whether 0 and 1 are shares, too
+    """
 
     name = "share"
 
-    def __init__(self, *, may_be_all: bool = False) -> None:
+    def __init__(self, *, may_be_none: bool = True, may_be_all: bool = False) -> None:
+        self._may_be_none = may_be_none
         self._may_be_all = may_be_all
 
     def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> float:
@@ -42,10 +45,15 @@ class Share(click.ParamType[float]):
             share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
         except ValueError:
             share = math.nan
-        if not (0 <= share < 1 or (share == 1 and self._may_be_all)):
-            interval = "[0, 1]" if self._may_be_all else "[0, 1)"
-            self.fail(f"{value!r} is no share in {interval}. Pass .1%, for example.", param, ctx)
+        if not (0 < share < 1 or (share == 0 and self._may_be_none) or (share == 1 and self._may_be_all)):
+            interval = f"{'[' if self._may_be_none else '('}0, 1{']' if self._may_be_all else ')'}"
+            is_percentage = not text.endswith("%") and 1 < share < 100
+            hint = f"Pass {text}%, if it is a percentage." if is_percentage else "Pass .1%, for example."
+            self.fail(f"{value!r} is no share in {interval}. {hint}", param, ctx)
         return share
+
+
+_BETWEEN_0_AND_1 = Share(may_be_none=False)
 
 
 class DatabaseName(click.ParamType[str]):

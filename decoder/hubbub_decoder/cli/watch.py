@@ -99,7 +99,7 @@ def _webhook(_: click.Context, __: click.Parameter, url: str | None) -> str | No
     default=0.05,
     show_default=True,
     metavar="RATE",
-    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    type=Share(may_be_none=False),
     help="Largest probability of a false alarm of any share in a year.",
 )
 @statistics_option(

@@ -268,7 +268,7 @@ def test_plot_is_written(survey: str, tmp_path: Path) -> None:
         (("FILE", "nothing"), "has no metric 'nothing'"),
         (("FILE", "--plot=curve.gif"), "must end in .svg, .png or .pdf"),
         (("FILE", "--trials=10"), "trials must be an integer >= 4000"),
-        (("FILE", "--confidence=2"), "2.0 is not in the range 0<x<1"),
+        (("FILE", "--confidence=2"), "'2' is no share in (0, 1). Pass 2%, if it is a percentage."),
         (("FILE", "--reports-per-client=0"), "0 is not in the range"),
         (("FILE", "--value=true", "--value=true"), "two or more different values"),
         (("FILE", "--value=true", '--value="a"'), "boolean metric accepts"),
