@@ -176,8 +176,13 @@ def _whole_values(evidence: Evidence) -> Evidence:
 def hash_candidates(metric: Metric, candidates: Candidates) -> tuple[DesignMatrix, int]:
     """Design matrix of the candidates and the number of repetitions among them."""
     if candidates is None:
+        without = (
+            ""
+            if metric.kind.whole_cohorts == range(metric.num_cohorts)
+            else " Without a list, `hubbub discover` finds frequent strings."
+        )
         raise CandidateError(
-            f"{metric.name}: {with_article(metric.kind.word)} metric can only be decoded for given strings. Pass candidates (--candidates FILE)."
+            f"{metric.name}: {with_article(metric.kind.word)} metric can only be decoded for given strings. Pass candidates (--candidates FILE).{without}"
         )
     if not isinstance(candidates, DesignMatrix):
         names, repeated = distinct_candidates(candidates)

@@ -104,3 +104,9 @@ def test_discover_rejects_a_metric_without_the_table(tmp_path: Path) -> None:
     done = run("discover", out)
     assert done.exit_code == 1
     assert "words: the definition has no discover table" in done.output
+
+
+def test_decode_without_a_list_names_discover(summary: Path) -> None:
+    refused = run("decode", summary)
+    assert refused.exit_code != 0
+    assert "Without a list, `hubbub discover` finds frequent strings." in str(refused.output) + str(refused.exception)
