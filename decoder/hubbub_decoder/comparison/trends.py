@@ -17,7 +17,7 @@ import numpy as np
 from hubbub.errors import ParameterError, SummaryError
 from hubbub.metrics.group import PERIOD
 from hubbub.metrics.metric import Metric
-from hubbub.text import format_count
+from hubbub.text import escape_untrusted, format_count
 from hubbub_decoder.blas_threads import one_blas_thread
 from hubbub_decoder.comparison.compare import collect, compare_decodings, detect_changes
 from hubbub_decoder.comparison.results import Change, Comparison, Overlap, overlap_line
@@ -31,6 +31,7 @@ from hubbub_decoder.documents.document import (
     Table,
     check_top,
     format_level,
+    format_q_value,
     group_name,
 )
 from hubbub_decoder.inference.multiple_testing import family_q_values
@@ -109,8 +110,10 @@ class Trends(TableResult[Decoding], Loadable, Result):
 
     @property
     def _tests(self) -> tuple[Comparison, ...]:
-        """All comparisons, each once."""
-        return self.comparisons if self.overall is None or len(self) == 2 else (self.overall, *self.comparisons)
+        """All comparisons that are shown, each once: the values of a group have no order, so nothing is said of the first and the last."""
+        if self.overall is None or len(self) == 2 or self.by != PERIOD:
+            return self.comparisons
+        return (self.overall, *self.comparisons)
 
     @property
     def _columns(self) -> Mapping[str, str]:
@@ -191,7 +194,7 @@ class Trends(TableResult[Decoding], Loadable, Result):
         number, *last = change_lines(self)
         return Document(
             f"{self.metric.title}: {format_count(len(self), self.by)}, {days}, {format_count(reports, 'report')}",
-            _table(self, names),
+            _table(self, names) if self.by == PERIOD else _table_of_values(self, names),
             (f"Candidates shown: {len(names):,} of {len(self.candidates):,}. {number}", *last),
             tuple(
                 replace(warning, text=f"{label}: {warning.text}")
@@ -275,19 +278,50 @@ def _table(trends: Trends, names: Sequence[str]) -> Table:
     return Table(tuple(columns), tuple(rows))
 
 
+def _table_of_values(trends: Trends, names: Sequence[str]) -> Table:
+    """Table of some candidates in each value of the group: the share, and the change from the value before it in the list."""
+    level, changed = format_level(trends.decodings[0].confidence), {*trends.changed}
+    columns = (
+        Column.names(trends.metric.kind.value_noun, width=11),
+        Column.names(trends.by, width=9),
+        Column.shares("share"),
+        Column.shares(f"{level} interval", width=15),
+        Column.changes("change"),
+        Column.changes(f"{level} interval", width=15),
+        Column("q value", "number", format_q_value, 7, spare=0),
+    )
+    rows = []
+    for name in names:
+        for i, (label, decoding) in enumerate(zip(trends.labels, trends.decodings, strict=True)):
+            estimate = decoding[name]
+            cells: tuple[Cell, ...] = (
+                group_name(estimate.group),
+                escape_untrusted(label),
+                estimate.share,
+                (estimate.low, estimate.high),
+            )
+            if i:
+                change = trends.comparisons[i - 1][name]
+                cells += (change.change, (change.low, change.high), change.q_value)
+            else:
+                cells += ("", (math.nan, math.nan), "")
+            rows.append(Row(cells, "" if name in changed else "dim"))
+    return Table(columns, tuple(rows))
+
+
 def change_lines(trends: Trends) -> Iterator[str]:
     """Yield the numbers of detected changes, and what the intervals of the change over all periods assume."""
     number, by, overall = len(trends.comparisons), trends.by, trends.overall
     pairs = f"{format_count(number, 'pair')} of {'successive' if by == PERIOD else 'neighbouring'} {by}s"
     in_pairs = sum(len(comparison.detected) for comparison in trends.comparisons)
-    if overall is None or number == 1:
+    if overall is None or number == 1 or by != PERIOD:
         yield f"Detected changes in {pairs}: {in_pairs:,}."
     else:
         yield (
             f"Changed: {len(trends.changed):,} of {len(overall):,} (false discovery rate {overall.fdr:.0%}). "
             f"Detected changes from {label_of(overall.a, by)} to {label_of(overall.b, by)}: {len(overall.detected):,}; in {pairs}: {in_pairs:,}."
         )
-    if overall is not None:
+    if overall is not None and (number == 1 or by == PERIOD):
         yield f"From {label_of(overall.a, by)} (a) to {label_of(overall.b, by)} (b): {overlap_line(overall)}"
 
 

@@ -195,7 +195,7 @@ def change_rows(trends: Trends) -> Iterator[tuple[str, str, str, Change]]:
     Those over all periods come first, then those from one period to the next, the latest first. Those of the same periods are in descending
     order of size.
     """
-    over_all = [trends.overall] if trends.overall is not None and len(trends) > 2 else []
+    over_all = [trends.overall] if trends.overall is not None and len(trends) > 2 and trends.by == PERIOD else []
     for comparison in (*over_all, *reversed(trends.comparisons)):
         before, after = (label_of(decoding, trends.by) for decoding in (comparison.a, comparison.b))
         for change in comparison.detected:

@@ -123,6 +123,31 @@ def test_files_and_pages_name_the_values(trends: Trends, tmp_path: Path) -> None
     assert "page; a: arm old, 2026-03-02, 10,000 reports; b: arm new" in str(trends.comparisons[0].document().headline)
 
 
+def test_terminal_has_the_shares_of_each_value_and_the_changes_between_neighbours(
+    arms: list[BitCounts], tmp_path: Path
+) -> None:
+    """Nothing is said of the first and the last value, because the values have no order."""
+    three = decode_each([*arms, of_arm("other", {"a": 2000, "b": 3000, "c": 5000}, 4)], NAMES, by="arm")
+    document = three.document(everything=True)
+    assert [row.cells[:3] for row in document.table.rows] == [
+        (name, label, decoding[name].share)
+        for name in three.candidates
+        for label, decoding in zip(three.labels, three.decodings, strict=True)
+    ]
+    changes = [(row.cells[0], *row.cells[4:7]) for row in document.table.rows if row.cells[1] != "old"]
+    assert changes == [
+        (name, found.change, (found.low, found.high), found.q_value)
+        for name in three.candidates
+        for found in (comparison[name] for comparison in three.comparisons)
+    ]
+    said = " ".join(document.lines)
+    assert "in 2 pairs of neighbouring arms" in said
+    assert "from old to other" not in f"{said} {document.headline}".lower()
+    assert "from old to other" not in str(document).lower()
+    write_trend_report(three, tmp_path / "arms.html")
+    assert "from old to other" not in visible_page_text(tmp_path / "arms.html").lower()
+
+
 def test_command(arms: list[BitCounts], tmp_path: Path) -> None:
     paths = [tmp_path / f"{number}.parquet" for number in range(3)]
     for path, arm in zip(paths, arms, strict=True):
@@ -135,6 +160,8 @@ def test_command(arms: list[BitCounts], tmp_path: Path) -> None:
     shown = CliRunner().invoke(main, ["decode", *files, "--by", "arm", "--plot", str(tmp_path / "arms.svg")])
     assert "page: 2 arms, old, new, 20,000 reports" in " ".join(shown.stdout.split())
     assert (tmp_path / "arms.svg").is_file()
+    words = [line.split() for line in shown.stdout.splitlines()]
+    assert {("a", "old"), ("a", "new"), ("b", "old"), ("b", "new")} <= {tuple(line[:2]) for line in words}
     whole = json.loads(CliRunner().invoke(main, ["decode", *files, "--json"], catch_exceptions=False).stdout)
     assert whole["metric"]["digest"] == PAGE.digest
     assert not [warning for warning in whole["warnings"] if warning["code"] == "repeated_inputs"]
