@@ -52,11 +52,12 @@ class Terms:
 
 
 class PeriodStatus(StrEnum):
-    """What became of a period: it is shown, will be when its summary allows it, is not because an option names it, or could not be published."""
+    """What became of a period: it is shown, will be when its summary allows it, is not because --withhold or --withdraw names it, or could not be published."""
 
     PUBLISHED = "published"
     WAITING = "waiting"
     WITHHELD = "withheld"
+    WITHDRAWN = "withdrawn"
     FAILED = "failed"
 
 
@@ -206,7 +207,7 @@ def plan_releases(
         results[name] = failed_or_withheld(results.get(name), name, terms.withheld)
     for name in (before.name(key) for key in before.every.keys() - before.releases.keys()):
         if is_named(name, terms.withdrawn):
-            results[name] = PeriodResult(name, PeriodStatus.WITHHELD, _WITHDRAWN)
+            results[name] = PeriodResult(name, PeriodStatus.WITHDRAWN, _WITHDRAWN)
     return Plan(tuple(releases), results)
 
 
@@ -214,9 +215,10 @@ def _counted(
     task: Task, index: SummaryIndex, before: Published, terms: Terms, shown: Mapping[PeriodKey, frozenset[str]]
 ) -> CountedPeriod | PeriodResult:
     """Counts of a task, or why it has none that are published."""
-    for names, reason in ((before.withdrawn, _WITHDRAWN), (terms.withheld, _WITHHELD)):
-        if is_named(task.name, names):
-            return PeriodResult(task.name, PeriodStatus.WITHHELD, reason)
+    if is_named(task.name, before.withdrawn):
+        return PeriodResult(task.name, PeriodStatus.WITHDRAWN, _WITHDRAWN)
+    if is_named(task.name, terms.withheld):
+        return PeriodResult(task.name, PeriodStatus.WITHHELD, _WITHHELD)
     try:
         found = task.reason_to_skip or reason_of_file(task) or read_period(task, index.read, shown)
     except HubbubError as problem:

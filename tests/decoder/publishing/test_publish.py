@@ -239,7 +239,7 @@ def test_what_is_withheld_returns_and_what_is_withdrawn_does_not(place: Path) ->
     assert files(place / "site") == before
     assert results[f"page {DAYS[0]}"].reason.startswith("its summary is missing")
     results = run(place, withdrawn={f"page/{DAYS[0]}", "dark"})
-    assert {result.status for name, result in results.items() if DAYS[0] in name} == {PeriodStatus.WITHHELD}
+    assert {result.status for name, result in results.items() if DAYS[0] in name} == {PeriodStatus.WITHDRAWN}
     for _ in range(2):
         shown = files(place / "site")
         with closing(sqlite3.connect(store, isolation_level=None)) as opened:
@@ -806,7 +806,13 @@ def test_command(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ]
     done = CliRunner().invoke(main, [*arguments, "--json"])
     assert done.exit_code == 0, done.output
-    assert json.loads(done.stdout)["counts"] == {"published": 3, "waiting": 0, "withheld": 0, "failed": 0}
+    assert json.loads(done.stdout)["counts"] == {
+        "published": 3,
+        "waiting": 0,
+        "withheld": 0,
+        "withdrawn": 0,
+        "failed": 0,
+    }
     write_day(place, DAYS[0], DARK, closed=False)
     done = CliRunner().invoke(main, arguments)
     assert done.exit_code == 0  # the same counts
