@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from hubbub.cli.output import json_option, print_json
 from hubbub.text import format_count
@@ -62,10 +63,13 @@ def create(database: str, as_json: bool) -> None:
 
 
 @command.command()
+@click.argument("file", required=False, type=DatabaseName())
 @database_option
 @json_option
-def check(database: str, as_json: bool) -> None:
+def check(file: str | None, database: str, as_json: bool) -> None:
     """Check a database and print its schema version.
+
+    FILE is a database, such as one that `hubbub db restore` wrote, in place of --database.
 
     Reads the whole database to find damage. Exits with 1 if `hubbub serve` would refuse the database, or if it is damaged.
 
@@ -79,6 +83,9 @@ def check(database: str, as_json: bool) -> None:
     from hubbub_aggregator.database.schema_version import require_served, version_of
     from hubbub_aggregator.errors import SchemaError
 
+    if file is not None and click.get_current_context().get_parameter_source("database") is ParameterSource.COMMANDLINE:
+        raise click.UsageError("FILE and --database exclude each other. Pass one of them.")
+    database = database if file is None else file
     refused = version = None
     with prefix_errors(database), open_existing(database, read_only=True) as engine:
         damaged = find_damage(engine)

@@ -60,7 +60,7 @@ def check_service(url: str, fetch: Fetch) -> Iterator[Finding]:
             "start the service, or pass its --host and --port",
         )
     elif reply.status == 200:
-        yield ok("service", f"running at {url} and storing batches")
+        yield ok("service", f"running at {url} and storing batches, in the database that it was started with")
     elif _field(reply, "detail") is None:
         yield warning(
             "service",

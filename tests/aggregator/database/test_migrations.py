@@ -317,6 +317,10 @@ def test_db_check_and_db_upgrade_print_version_and_next_step(version_6: str, tmp
         "refused": None,
         "damaged": [],
     }
+    of_file = CliRunner().invoke(main, ["db", "check", version_6])
+    assert (of_file.exit_code, of_file.stdout) == (0, f"schema version {SCHEMA_VERSION}: no damage found\n")
+    both = CliRunner().invoke(main, ["db", "check", version_6, "--database", version_6])
+    assert (both.exit_code, "FILE and --database exclude each other" in both.stderr) == (2, True)
     sql(version_6, f"UPDATE alembic_version SET version_num = '{NEXT:04}'")
     sql(version_6, f"UPDATE hubbub_schema SET oldest_compatible = {NEXT}")
     refused = run("check")
