@@ -171,16 +171,37 @@ def _check_installed(ctx: click.Context, name: str) -> None:
 
 @contextmanager
 def _masked_errors(arguments: Iterable[str]) -> Iterator[None]:
-    """Mask URLs in the message of an error. It may repeat arguments: where such a URL ends is known."""
+    """Mask URLs in the message of an error, which may repeat arguments: where such a URL ends is known. Name what to type instead."""
     try:
         yield
     except click.ClickException as problem:
+        _complete_usage_error(problem)
         text = problem.message
         for argument in sorted(arguments, key=len, reverse=True):
             if "://" in argument:
                 text = text.replace(argument, mask_url(argument))
         problem.message = mask_urls(text)  # type: ignore[misc]  # click prints it, with the usage of the command
         raise
+
+
+def _complete_usage_error(problem: click.ClickException) -> None:
+    """Name all required options that are missing, and --out for a page of HTML."""
+    context = problem.ctx if isinstance(problem, click.UsageError) else None
+    if context is None:
+        return
+    parameters = context.command.params
+    if isinstance(problem, click.MissingParameter) and isinstance(problem.param, click.Option):
+        # what was given is parsed before what was not, so the other required options are not in `params` either
+        missing = [
+            parameter.opts[0]
+            for parameter in parameters
+            if isinstance(parameter, click.Option) and parameter.required and parameter.name not in context.params
+            if parameter.value_from_envvar(context) is None
+        ]
+        problem.param_hint = ", ".join(f"'{option}'" for option in missing)
+    elif isinstance(problem, click.NoSuchOption) and problem.option_name == "--html":
+        writes_pages = any("--out" in p.opts and ".html" in (getattr(p, "help", "") or "") for p in parameters)
+        problem.possibilities = ["--out page.html"] if writes_pages else problem.possibilities
 
 
 def _print_traceback(*problem: Any) -> None:

@@ -207,6 +207,17 @@ def test_full_disk_is_one_error_line(arguments: tuple[str | Path, ...]) -> None:
         assert (result.returncode, result.stderr) == (1, "Error: cannot write the output: No space left on device\n")
 
 
+def test_all_required_options_that_are_missing_are_named() -> None:
+    assert "Missing option '--app', '--recipient'." in hubbub("metrics", "notice", METRICS).stderr
+    assert "Missing option '--recipient'." in hubbub("metrics", "notice", METRICS, "--app", "a").stderr
+
+
+@pytest.mark.parametrize("command", ["decode", "compare"])
+def test_html_is_written_by_out(command: str) -> None:
+    assert "Did you mean '--out page.html'?" in hubbub(command, "--html", "page.html", "a", "b").stderr
+    assert "--out page.html" not in hubbub("pull", "--html", "page.html").stderr
+
+
 def test_error_for_directory_without_state_differs_from_missing_directory(tmp_path: Path) -> None:
     assert "holds no client's state (there is no journal in it)" in hubbub("inspect", tmp_path).stderr
 
