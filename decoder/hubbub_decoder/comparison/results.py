@@ -26,7 +26,7 @@ from hubbub_decoder.documents.finding import Finding
 from hubbub_decoder.options import Target
 from hubbub_decoder.result import Result
 from hubbub_decoder.results.decoding import Decoding
-from hubbub_decoder.results.estimates import read_detected, share_text, short_names
+from hubbub_decoder.results.estimates import change_text, read_detected, short_names
 from hubbub_decoder.results.loadable import Loadable
 from hubbub_decoder.results.table_result import TableResult, columns_of
 
@@ -84,7 +84,7 @@ class Change(Result):
     indistinguishable_from: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        change = share_text(self.change, self.low, self.high, "+")
+        change = change_text(self.change, self.low, self.high)
         return f"<Change {short_names(self.group)}: {change}{', detected' if self.detected else ''}>"
 
     @property
@@ -387,7 +387,7 @@ def summary_lines(comparison: Comparison) -> Iterator[str]:
     """Yield the lines below the table: changes of totals, number of detected changes, and the overlap."""
     labels = {"listed_total": "candidates", "unlisted": "unlisted strings", "no_value": "no value"}
     totals = [
-        f"{labels[row.candidate]} {row.change:+z.1%} ({row.low:+z.1%} .. {row.high:+z.1%})"
+        f"{labels[row.candidate]} {change_text(row.change, row.low, row.high, 1)}"
         for row in comparison.totals
         if math.isfinite(row.change + row.std_error)
     ]

@@ -97,8 +97,8 @@ class Column:
 
     @classmethod
     def changes(cls, heading: str, *, width: int = 7) -> Column:
-        """Column of changes of shares, or of their intervals."""
-        return cls(heading, "number", format_change, width)
+        """Column of changes of shares, or of their intervals, in percentage points, as the second line of its heading says."""
+        return cls(f"{heading}\npoints", "number", format_change, width)
 
     @classmethod
     def q_values(cls) -> Column:
@@ -211,13 +211,13 @@ def format_share(share: float) -> str:
     return "-" if math.isnan(share) else f"{share:z.2%}"
 
 
-def format_change(difference: float) -> str:
-    """Difference of two shares with its sign.
+def format_change(difference: float, digits: int = 2) -> str:
+    """Difference of two shares with its sign, in percentage points; the text around it has the unit, "points".
 
     >>> format_change(0.1234), format_change(-0.01), format_change(math.nan)
-    ('+12.34%', '-1.00%', '-')
+    ('+12.34', '-1.00', '-')
     """
-    return "-" if math.isnan(difference) else f"{difference:+z.2%}"
+    return "-" if math.isnan(difference) else f"{100 * difference:+z.{digits}f}"
 
 
 def format_q_value(q: float) -> str:

@@ -8,19 +8,29 @@ from dataclasses import dataclass
 from typing import Any
 
 from hubbub.text import short_labels
+from hubbub_decoder.documents.document import format_change
 from hubbub_decoder.result import Result
 
 _MOST_LETTERS = 60  # of a text in a repr
 
 
-def share_text(share: float, low: float, high: float, sign: str = "") -> str:
-    """Return a share with its interval in one line; sign : "+" for a change.
+def share_text(share: float, low: float, high: float) -> str:
+    """Return a share with its interval in one line.
 
-    >>> share_text(0.3, 0.25, 0.35), share_text(0.01, -0.01, 0.03, "+")
-    ('30.00% (25.00% .. 35.00%)', '+1.00% (-1.00% .. +3.00%)')
+    >>> share_text(0.3, 0.25, 0.35)
+    '30.00% (25.00% .. 35.00%)'
     """
-    share_shown, low_shown, high_shown = (f"{number:{sign}z.2%}" for number in (share, low, high))
-    return f"{share_shown} ({low_shown} .. {high_shown})"
+    return f"{share:z.2%} ({low:z.2%} .. {high:z.2%})"
+
+
+def change_text(change: float, low: float, high: float, digits: int = 2) -> str:
+    """Return the change of a share with its interval in one line.
+
+    >>> change_text(0.01, -0.01, 0.03)
+    '+1.00 points (-1.00 .. +3.00)'
+    """
+    shown, *ends = (format_change(number, digits) for number in (change, low, high))
+    return f"{shown} points ({' .. '.join(ends)})"
 
 
 def short_names(names: Sequence[str]) -> str:

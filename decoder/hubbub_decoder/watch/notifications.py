@@ -20,7 +20,7 @@ from hubbub.wire.urls import is_loopback
 from hubbub_decoder.documents.atom import MAX_ENTRIES, AtomEntry, atom_feed
 from hubbub_decoder.documents.document import format_share
 from hubbub_decoder.errors import OutputError
-from hubbub_decoder.results.estimates import share_text
+from hubbub_decoder.results.estimates import change_text, share_text
 from hubbub_decoder.results_store.store import Look, PeriodKey
 from hubbub_decoder.watch.look import Alarm
 from hubbub_decoder.watch.watch import stored_alarms
@@ -37,7 +37,7 @@ def alarm_sentence(alarm: Alarm) -> str:
     window = "" if alarm.num_periods == 1 else f" in the last {alarm.num_periods} periods"
     if alarm.rule == "band":
         return f"{of} has {share_text(*interval)}{window}, {alarm.side} its band, which ends at {format_share(alarm.reference)}."
-    return f"{of} changed by {share_text(*interval, '+')}{window}, from {format_share(alarm.reference)} in {_days(alarm.baseline)}."
+    return f"{of} changed by {change_text(*interval)}{window}, from {format_share(alarm.reference)} in {_days(alarm.baseline)}."
 
 
 def _days(baseline: tuple[str, ...]) -> str:
