@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from hubbub_decoder.documents.document import Bar, Cell, Column, Document, Row, Shade, Sparkline, Table
 from hubbub_decoder.documents.finding import Severity
@@ -31,8 +32,17 @@ def html_fragment(document: Document) -> str:
     return Markup('<div style="max-width: 60em">{}</div>').format(Markup("\n").join(parts))
 
 
+def prose(text: str) -> Markup:
+    """Text as HTML, with what stands between backticks as code.
+
+    >>> print(prose("`hold = 2` < 3"))
+    <code>hold = 2</code> &lt; 3
+    """
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))  # noqa: S704  (escaped)
+
+
 def _paragraph(text: str, style: str = "") -> Markup:
-    return Markup('<p style="margin: 0.2em 0; {}">{}</p>').format(style, text)
+    return Markup('<p style="margin: 0.2em 0; {}">{}</p>').format(style, prose(text))
 
 
 def _table(table: Table) -> Markup:

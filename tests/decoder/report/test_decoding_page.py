@@ -20,6 +20,8 @@ from hubbub import Buckets, Estimand, Metric, Params, UnaryResponse
 from hubbub.cli import main
 from hubbub.summary import write_summary
 from hubbub_decoder import Decoding, OutputError, Trends, decode, simulate, write_report
+from hubbub_decoder.documents.finding import Finding
+from hubbub_decoder.documents.html import html_fragment
 from hubbub_decoder.model.design_matrix import design_matrix
 from hubbub_decoder.report.about import provenance_rows
 from hubbub_decoder.report.decoding_page import MAX_ROWS, QUESTIONS, render_decoding
@@ -210,8 +212,8 @@ def test_quantiles_are_a_table_with_the_figures_of_the_terminal(pages: dict[str,
     rows = cells_of(pages["ordinal"], "totals")
     assert [row[0] for row in rows] == ["5%", "10%", "25%", "50%", "75%", "90%", "95%"]
     assert decoding.numbers is not None
-    for (share, edges, value, interval), quantile in zip(rows, decoding.numbers.quantiles, strict=True):
-        assert f"{share} are below {edges} ({value}; {interval})" in lines
+    for (share, edges, value, _), quantile in zip(rows, decoding.numbers.quantiles, strict=True):
+        assert f"{share} are below {edges} ({value})" in lines
         assert edges == f"{quantile.lowest:g} .. {quantile.highest:g}"
     assert "% are below" not in pages["ordinal"].read_text().partition("<script")[0]
 
@@ -229,6 +231,19 @@ def test_changes_have_the_figures_of_the_terminal(pages: dict[str, Path], trends
     number = f"{len(trends.overall.detected)}; in 2 pairs of successive periods: {len(changes) - len(trends.overall.detected)}."
     assert number in printed(trends)
     assert number in pages["trend"].read_text()
+
+
+def test_prose_has_code_in_place_of_backticks(pages: dict[str, Path], tmp_path: Path) -> None:
+    for page in pages.values():
+        shown = re.sub(r"<(script|style|pre).*?</\1>", "", page.read_text(), flags=re.DOTALL)
+        assert not re.findall(r".{20}`.{20}", shown), page
+    warned = replace(
+        decode(simulate(LOAD, {"5": 100}, np.random.default_rng(0))),
+        warnings=(Finding("kind", "Pass `hold = 2` or <b>."),),
+    )
+    page = render_decoding(warned, inline_scripts())
+    assert "Pass <code>hold = 2</code> or &lt;b&gt;." in page
+    assert "<code>hold = 2</code>" in html_fragment(warned.document())
 
 
 def test_charts_say_what_they_need(pages: dict[str, Path]) -> None:

@@ -64,7 +64,8 @@ def test_both_surfaces_show_every_number(result: TableResult[Any]) -> None:
         assert text in shown
         assert text in page
     for line in (*document.lines, *(finding.line for finding in document.findings)):
-        assert line.strip() in " ".join(" ".join(ET.fromstring(html_fragment(document)).itertext()).split("\n"))  # noqa: S314
+        text = "".join(ET.fromstring(html_fragment(document)).itertext())  # noqa: S314
+        assert line.strip().replace("`", "") in text.replace("\n", " ")
 
 
 @pytest.mark.parametrize("width", [30, 60, 80, 100, 150])
@@ -129,7 +130,7 @@ def test_undetermined_numbers_are_hyphens_on_both_surfaces() -> None:
     """Regression: the share of a period without an estimate was printed as nan%."""
     columns = (Column.names("page"), Column.shares("share"), Column.changes("change"), Column.q_values())
     document = Document("", Table(columns, (Row(("a", math.nan, math.nan, math.nan)),)), ())
-    assert printed(document, 80)[1].split() == ["a", "-", "-", "-"]
+    assert printed(document, 80)[2].split() == ["a", "-", "-", "-"]
     assert html_rows(document) == [["a", "-", "-", "-"]]
 
 
