@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Unpack
@@ -229,8 +230,8 @@ class Association(TableResult[Cell]):
     def document(self, *, everything: bool = False, top: int | None = None) -> Document:
         """Return what the terminal and a notebook show.
 
-        It has the guess of P(last part | other parts), the results of the tests, and the joint shares furthest from
-        independence.
+        It has the guess of P(last part | other parts), the unbiased estimates of the same shares with their intervals,
+        the results of the tests, and the joint shares furthest from independence.
 
         Parameters
         ----------
@@ -247,7 +248,7 @@ class Association(TableResult[Cell]):
         check_top(top)
         shown = Conditionals.of_association(self, everything=everything)
         num_rows, num_columns = top or _MAX_ROWS, _MAX_COLUMNS
-        lines = verdicts(self)
+        lines = [*shown.unbiased_lines(num_rows, num_columns, self.confidence), *verdicts(self)]
         strongest = strongest_cells(self)
         if strongest:
             lines.append(
@@ -294,7 +295,7 @@ class Association(TableResult[Cell]):
         number = checked_top(top, len(shown.rows))
         labels = [", ".join(row) for row in shown.rows[:number]], shown.columns
         names = shown.condition, self.parts[-1]
-        meaning = f"share of {self.parts[-1]}, for each {shown.condition}"
+        meaning = f"guessed share of {self.parts[-1]}, for each {shown.condition}"
         return draw_map(ax, shown.of_rows[:number], labels, names, meaning)
 
 
@@ -374,6 +375,7 @@ class Conditionals:
     rows       : labels of the combinations        shares  : (rows,) of each combination
     of_rows    : (rows, columns) conditional share of each shown component
     everything : (columns,) shares among all reports
+    unbiased   : estimates of `of_rows` with their intervals, by row and column
     """
 
     parts: tuple[str, ...]
@@ -382,6 +384,7 @@ class Conditionals:
     shares: Floats
     of_rows: Floats
     everything: Floats
+    unbiased: list[list[Conditional]]
 
     @classmethod
     def of_association(cls, found: Association, *, everything: bool) -> Conditionals:
@@ -397,7 +400,10 @@ class Conditionals:
         ]
         of_rows = guess[:, last] / np.where(shares > 0, shares, 1)[:, None]
         all_reports = found.joint.guess.sum(axis=tuple(range(len(others))))[last]
-        return cls(found.parts, rows, [found.names[-1][i] for i in last], shares, of_rows, all_reports)
+        cells = dict(zip(itertools.product(*found.names), found.cells, strict=True))
+        columns = [found.names[-1][i] for i in last]
+        unbiased = [[cells[*row, column].given[-1] for column in columns] for row in rows]
+        return cls(found.parts, rows, columns, shares, of_rows, all_reports, unbiased)
 
     @property
     def condition(self) -> str:
@@ -419,8 +425,18 @@ class Conditionals:
         rows = [Row(tuple(total), is_total=True)]
         for labels, share, row in zip(self.rows[:num_rows], self.shares.tolist(), self.of_rows.tolist(), strict=False):
             rows.append(Row((*map(escape_untrusted, labels), share, *map(Shade, row[:num_columns]))))
-        title = f"share of {self.parts[-1]} for each {self.condition}, and of all reports"
+        title = f"guessed share of {self.parts[-1]} for each {self.condition}, and of all reports: drawn toward independence"
         return Table(columns, tuple(rows), title, has_grid=True)
+
+    def unbiased_lines(self, num_rows: int, num_columns: int, confidence: float) -> Iterator[str]:
+        """Yield the unbiased shares of the table's cells with their intervals, a line for each row."""
+        yield f"unbiased shares of {self.parts[-1]} for each {self.condition}, with {confidence:.0%} intervals:"
+        for labels, row in zip(self.rows[:num_rows], self.unbiased, strict=False):
+            shares = (
+                f"{escape_untrusted(column)} {'not known' if math.isnan(one.low) else f'{one.share:.1%} ({one.low:.1%} to {one.high:.1%})'}"
+                for column, one in zip(self.columns[:num_columns], row, strict=False)
+            )
+            yield f"  {', '.join(map(escape_untrusted, labels))}: {'; '.join(shares)}"
 
 
 def verdicts(found: Association) -> list[str]:
@@ -428,7 +444,7 @@ def verdicts(found: Association) -> list[str]:
     test, mutual = found.test, found._mutual
     shown = f"p = {test.p_value:.2g}" if test.p_value > _MIN_P_VALUE else "p < 1e-300"
     dependent = "are not mutually independent" if mutual else "depend on each other"
-    conclusion = dependent if test.p_value < 1 - found.confidence else "show no dependence"
+    conclusion = dependent if test.p_value < 1 - found.confidence else "show no dependence with these reports"
     sentence = (
         f"{_phrase(found.parts)} {conclusion}: score test of {mutual}independence {test.statistic:.1f} "
         f"with {test.degrees_of_freedom} degrees of freedom, {shown} ({found.num_reports:,} reports)"

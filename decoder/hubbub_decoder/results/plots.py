@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -34,6 +35,7 @@ from hubbub_decoder.results.plot_style import (
 MAX_INTERVALS, MAX_LINES = 40, len(SERIES)
 _MAX_TICKS = 12
 _MAX_NUMBERS = 400  # in a map
+_LETTERS_OF_AN_INCH, _MIN_LABEL_LETTERS = 8, 16  # of a label along the height of a figure, whose axes are lower
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +209,8 @@ def draw_map(
         color = "white" if shares[i, j] > 0.6 * largest else "black"
         axes.text(j, i, f"{shares[i, j]:.0%}", ha="center", va="center", fontsize=7, color=color)
     bar = figure_of(axes).colorbar(image, ax=axes)
-    bar.set_label(meaning, parse_math=False)
+    letters = max(_MIN_LABEL_LETTERS, int(figure_of(axes).get_figheight() * _LETTERS_OF_AN_INCH))
+    bar.set_label(textwrap.fill(meaning, letters), parse_math=False)  # it is as long as the bar at most
     percent_axis(bar.ax.yaxis)
     return axes
 

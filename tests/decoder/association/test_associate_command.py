@@ -8,9 +8,13 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
 from PIL import Image
 
 from hubbub.cli import main
+from hubbub.summary import read_collected
+from hubbub_decoder import associate
 from tests.client.metrics.test_joint import TOML
 
 POPULATION = "carrier,origin,count\nUA,EWR,9000\nUA,JFK,1000\nAA,JFK,8000\n,LGA,2000\n"
@@ -44,11 +48,29 @@ def test_command_prints_table_and_writes_files(folder: Path) -> None:
     assert shown.exit_code == 0, shown.output
     assert "carrier and origin depend on each other: score test of independence" in " ".join(shown.stdout.split())
     assert "UA x EWR" in shown.stdout
+    said = " ".join(shown.stdout.split())
+    assert "guessed share of origin for each carrier" in said
+    assert "drawn toward independence" in said
     with outputs[0].open() as lines:
         rows = list(csv.DictReader(lines))
+    cell = next(row for row in rows if (row["first"], row["second"]) == ("UA", "EWR"))
+    share, low, high = (f"{float(cell[name]):.1%}" for name in ("given_first", "given_first_low", "given_first_high"))
+    assert f"EWR {share} ({low} to {high})" in said
     assert len(rows) == 4 * 4  # 2 candidates, unlisted, no value; 3 categories, no value
     with Image.open(outputs[1]) as image:
         assert image.width > 200
+
+
+def test_colour_bar_has_its_whole_label(folder: Path) -> None:
+    found = associate(read_collected(folder / "flight.parquet"), {"carrier": ["UA", "AA"]})  # type: ignore[arg-type]
+    figure = Figure()
+    found.plot(figure)
+    FigureCanvasAgg(figure).draw()
+    label = figure.axes[1].yaxis.label
+    box = label.get_window_extent()
+    assert "guessed share of origin" in " ".join(label.get_text().split())
+    assert 0 <= box.y0 < box.y1 <= figure.bbox.height
+    assert box.x1 <= figure.bbox.width
 
 
 def test_command_prints_json(folder: Path) -> None:

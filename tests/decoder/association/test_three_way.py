@@ -207,7 +207,7 @@ def test_command_shows_three_parts(tmp_path: Path) -> None:
     )
     assert shown.exit_code == 0, shown.output
     text = " ".join(shown.stdout.split())
-    assert "share of os for each carrier and paid" in text
+    assert "guessed share of os for each carrier and paid" in text
     assert "carrier, paid and os are not mutually independent: score test of mutual independence" in text
     assert "paid and os depend on each other" in text
     assert "AA x true x a" in text
