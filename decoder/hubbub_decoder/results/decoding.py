@@ -184,11 +184,6 @@ class Decoding(TableResult[Estimate], Loadable, Result):
         return not math.isnan(self.detection_limit)
 
     @property
-    def is_held_out(self) -> bool:
-        """Whether the reports are those of the held-out group of a metric with `discover`, which alone report whole strings."""
-        return len(self.metric.kind.whole_cohorts) < self.metric.num_cohorts
-
-    @property
     def is_ambiguous(self) -> bool:
         """Whether a detected candidate may as well be another string with the same bits: a random string has them too often."""
         return self.collision_probability > detection_level(len(self.estimates), self.fdr, self.confidence)
@@ -504,13 +499,18 @@ def headline(decoding: Decoding, num_all_reports: int | None = None) -> str:
     'from_jfk: 1,000 reports; no epsilon whatever is recorded; epsilon 1.099 per report, 1.099 per value, 2.198 per enrollment (2 values), lifetime epsilon 39.551 (36 values)'
     """
     reports = format_count(decoding.num_reports, "report")
-    if decoding.is_held_out and num_all_reports is not None:
+    if _is_held_out(decoding) and num_all_reports is not None:
         reports = (
             f"{format_count(num_all_reports, 'report')}, of which {decoding.num_reports:,} (held out) give these shares"
         )
-    elif decoding.is_held_out:
+    elif _is_held_out(decoding):
         reports = f"{reports} of the held-out group"
     return f"{decoding.metric.title}: {reports}; {privacy_figures(decoding.metric, Policy()).sentence()}"
+
+
+def _is_held_out(decoding: Decoding) -> bool:
+    """Whether the reports are those of the held-out group of a metric with `discover`, which alone report whole strings."""
+    return len(decoding.metric.kind.whole_cohorts) < decoding.metric.num_cohorts
 
 
 def unlisted_lines(decoding: Decoding) -> Iterator[str]:
@@ -621,7 +621,7 @@ def _period_assumption(decoding: Decoding) -> str:
 def needed_reports(decoding: Decoding) -> Iterator[tuple[str, str]]:
     """Yield smaller detection limits of a string metric with the number of reports that each needs, as text."""
     limit, lowest = decoding.detection_limit, decoding.lowest_detection_limit
-    if not 0 < limit < math.inf or decoding.fabricated or decoding.is_held_out:
+    if not 0 < limit < math.inf or decoding.fabricated or _is_held_out(decoding):
         return
     share = _EXAMPLE_LIMIT if limit >= 1 else _round_below(limit / 2)
     for _ in range(_NUM_SMALLER_LIMITS):
@@ -635,7 +635,7 @@ def needed_reports(decoding: Decoding) -> Iterator[tuple[str, str]]:
 
 def _lower_limit(decoding: Decoding, share: float) -> str:
     """Return how many reports a detection limit of `share` needs, or that unlisted strings prevent it."""
-    if decoding.is_held_out:
+    if _is_held_out(decoding):
         return (
             "The search for strings without a list has a limit of its own: "
             "`hubbub plan METRICS.toml NAME --reports N` prints it for any number of reports."
