@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from hubbub.mechanisms.privset import MAX_VALUES, PrivSet, numbers_of_rows
 from hubbub.mechanisms.probability import DYADIC_DIGITS
-from hubbub_decoder.planning.set_sizes import KEPT
+from hubbub_decoder.planning.set_sizes import KEPT, SetSizes
 from hubbub_decoder.planning.wishes import RowPlanner, Wishes
 
 _WORSE = 3  # numbers of ones with a larger variance than is allowed, after which the search ends
@@ -27,7 +27,7 @@ class PrivSetPlanner(RowPlanner[PrivSet]):
     name = "PrivSet, one row for the whole set"
 
     def best(self, wishes: Wishes, share: float) -> PrivSet | None:
-        sizes, m = wishes.sizes, wishes.max_items
+        sizes, m = sizes_of(wishes), max_items_of(wishes)
         if sizes is None:
             return None
         unit = wishes.epsilon_unit
@@ -40,7 +40,7 @@ class PrivSetPlanner(RowPlanner[PrivSet]):
         return best_privset(items, m, of_report, touched)
 
     def notes(self, mechanism: PrivSet, wishes: Wishes) -> Iterator[str]:
-        sizes, m = wishes.sizes, mechanism.max_items
+        sizes, m = sizes_of(wishes), mechanism.max_items
         if sizes is None or len(sizes.sizes) == 1:
             yield (
                 f"A client with more than {m} items reports a random {m} of them, and the reports do not show its size: the share of an item is between "
@@ -56,14 +56,25 @@ class PrivSetPlanner(RowPlanner[PrivSet]):
             )
 
 
+def sizes_of(wishes: Wishes) -> SetSizes | None:
+    """Return the numbers of items that clients have; None if they are not known."""
+    return None if wishes.own is None else SetSizes.of(wishes.own)
+
+
+def max_items_of(wishes: Wishes) -> int:
+    """Return m, the number of items that a row stands for; 0 if the numbers of items of clients are not known."""
+    sizes = sizes_of(wishes)
+    return 0 if sizes is None else sizes.max_items
+
+
 def is_hashed(wishes: Wishes) -> bool:
     """Return whether items and blanks are too many for a bit each."""
-    return wishes.own is not None and wishes.num_candidates + wishes.max_items > MAX_VALUES
+    return wishes.own is not None and wishes.num_candidates + max_items_of(wishes) > MAX_VALUES
 
 
 def rows_bits(wishes: Wishes) -> int:
     """Return the number of bits of a row, k: a bit for each item and blank, or as many as a row may have."""
-    return min(wishes.num_candidates + wishes.max_items, MAX_VALUES)
+    return min(wishes.num_candidates + max_items_of(wishes), MAX_VALUES)
 
 
 def best_privset(items: int, own: int, epsilon: float, share: float) -> PrivSet | None:

@@ -158,7 +158,7 @@ class Wishes:
                 "Pass `num_reports` to plan the best accuracy, or `share` to plan the number of reports."
             )
         if self.own is not None and KINDS[self.kind].has_exclusive_values:
-            yield f"`own = {self.sizes}` with `kind = {self.kind}`: only a set has several values at once. Leave out `own`."
+            yield f"`own = {SetSizes.of(self.own)}` with `kind = {self.kind}`: only a set has several values at once. Leave out `own`."
         if self.longest is None and self.alphabet is not None:
             yield "`alphabet` without `longest`: only strings without a list have one. Pass `longest = 24`, for example."
         if self.longest is not None and (self.num_reports is None or self.retained):
@@ -175,16 +175,6 @@ class Wishes:
             yield f"`hold = {self.hold}` without a longitudinal epsilon: each epoch costs epsilon again, and nothing bounds the sum. Pass `longitudinal`."
         if self.central is not None and self.num_reports is None:
             yield "`central` without `num_reports`: the other reports of a cohort hide a client. Pass `num_reports`."
-
-    @property
-    def sizes(self) -> SetSizes | None:
-        """Numbers of items that clients have."""
-        return None if self.own is None else SetSizes.of(self.own)
-
-    @property
-    def max_items(self) -> int:
-        """m, the number of items that a row of a whole set stands for; 0 without `own`."""
-        return 0 if self.sizes is None else self.sizes.max_items
 
     @property
     def chooses_hold(self) -> bool:

@@ -23,7 +23,7 @@ from hubbub_decoder.model.distributions import binom
 from hubbub_decoder.planning.kinds.one_hot import OneHotPlanner, law_fields
 from hubbub_decoder.planning.law.accuracy import BitAccuracy, Population
 from hubbub_decoder.planning.law.collisions import Shares, uneven_load_variance
-from hubbub_decoder.planning.privset import PrivSetPlanner, is_hashed, rows_bits
+from hubbub_decoder.planning.privset import PrivSetPlanner, is_hashed, max_items_of, rows_bits, sizes_of
 from hubbub_decoder.planning.wishes import Design, Wishes
 
 MAX_HASHED_OWN = 64
@@ -54,7 +54,7 @@ class SetPlanner(OneHotPlanner[SetKind], of=SetKind):
 
     def problems(self, wishes: Wishes) -> Iterator[str]:
         yield from super().problems(wishes)
-        sizes, m = wishes.sizes, wishes.max_items
+        sizes, m = sizes_of(wishes), max_items_of(wishes)
         if sizes is not None and sizes.largest > wishes.num_candidates:
             yield f"`own = {sizes}` of `num_candidates = {wishes.num_candidates}`: no client has more items than there are. Pass fewer."
         if is_hashed(wishes) and m > MAX_HASHED_OWN:
@@ -70,10 +70,10 @@ class SetPlanner(OneHotPlanner[SetKind], of=SetKind):
             )
 
     def population(self, wishes: Wishes) -> Population:
-        population, sizes = super().population(wishes), wishes.sizes
+        population, sizes = super().population(wishes), sizes_of(wishes)
         if sizes is None:
             return population
-        return population._replace(shares=Shares.zipf(wishes.num_candidates, sizes.reported(wishes.max_items)))
+        return population._replace(shares=Shares.zipf(wishes.num_candidates, sizes.reported(sizes.max_items)))
 
     def shares(self, number: int, kind: SetKind) -> Shares:
         return (
