@@ -75,7 +75,7 @@ class Shares:
     def zipf(cls, num_candidates: int, total: float = 1.0) -> Shares:
         """Shares of the candidates under Zipf's law, min(c / rank, 1), with this sum, of at most M.
 
-        >>> Shares.zipf(3, 2.5).values.tolist()
+        >>> Shares.zipf(3, 2.5).values.round(9).tolist()
         [0.6, 0.9, 1.0]
         """
         weights = 1 / np.arange(1, num_candidates + 1)
