@@ -5,10 +5,16 @@ from __future__ import annotations
 import hashlib
 import os
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import click
 import pytest
 from hypothesis import settings
+
+from hubbub.cli import Commands
+from tests.support.named_options import missing_options
 
 # a busy machine is no fault; pytest-timeout ends a test that hangs
 settings.register_profile("hubbub", parent=settings(), deadline=None)
@@ -57,3 +63,33 @@ def unseen_seed(request: pytest.FixtureRequest) -> int:
     """
     text = f"{commit_of_seeds()} {request.node.nodeid}"
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
+
+
+@pytest.fixture(autouse=True)
+def _errors_name_options_of_their_command(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
+    """Fail a test of a folder `cli` in which a command, run in this process, names an option that it does not have in an error."""
+    if request.path.parent.name != "cli":
+        yield
+        return
+    found = list[tuple[str, str, set[str]]]()
+    invoke = Commands.invoke
+
+    def checked(group: Commands, ctx: click.Context) -> Any:
+        try:
+            return invoke(group, ctx)
+        except click.NoSuchOption:
+            raise
+        except click.ClickException as problem:
+            name = ctx.invoked_subcommand or ""
+            having = [name, "serve"] if name == "doctor" else [name]  # `doctor` checks the options of `serve`
+            commands = filter(None, (group.get_command(ctx, each) for each in having))
+            missing = [missing_options(problem.message, command) for command in commands]
+            if missing and set.intersection(*missing):
+                found.append((name, problem.message, set.intersection(*missing)))
+            raise
+
+    monkeypatch.setattr(Commands, "invoke", checked)
+    yield
+    assert found == []

@@ -12,10 +12,14 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 import click
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from hubbub import Metric, Params
 from hubbub.cli import SECTIONS, main
+from hubbub.summary import BitCounts, write_summary
+from tests.support.named_options import missing_options
 from tests.support.paths import DOCS
 
 MEANINGS = {
@@ -25,6 +29,7 @@ MEANINGS = {
     "confidence": "Confidence level of the ",
     "content": "Content of the output file: bit counts, pattern counts, or individual reports",
     "database": "SQLite file or postgresql://user@host/database. ",
+    "events": "Events that the charts over periods mark, such as releases: ",
     "expires": "First day (UTC) on which the ",
     "fdr": "False discovery rate: the expected share of false positives among the detected ",
     "hold": "Length of an epoch, ",
@@ -175,3 +180,20 @@ def test_a_wrong_name_is_answered_with_a_near_one(arguments: list[str], near: st
     assert refused.exit_code == 2
     assert "Did you mean" in refused.output
     assert near in refused.output
+
+
+@pytest.mark.parametrize("command", ["decode", "compare", "watch"])
+def test_error_without_candidates_names_only_options_of_the_command(command: str, tmp_path: Path) -> None:
+    """As each error does in the tests of the folders `cli` (`tests/conftest.py`)."""
+    metric = Metric.string("page", Params(num_bits=8, num_hashes=1, num_cohorts=2, prob_p=0.25, prob_q=0.75, prob_f=0))
+    files = [str(tmp_path / f"{day}.parquet") for day in ("2026-03-02", "2026-03-03")]
+    for path in files:
+        write_summary(BitCounts(metric, [9, 9], np.full((2, 8), 4), periods=(Path(path).stem,)), path)
+    more = ["--database", str(tmp_path / "watch.sqlite"), "--open-after", "0"] if command == "watch" else []
+    result = CliRunner().invoke(main, [command, *files, *more])
+    assert (result.exit_code, "Pass candidates (--candidates FILE)" in result.stderr) == (1, True)
+    found = main.get_command(click.Context(main), command)
+    assert found is not None
+    assert missing_options(result.stderr, found) == set()
+    others = missing_options("Pass --candidates, --map, or run `hubbub audit --trials`.", found)
+    assert others == (set() if command == "decode" else {"--map"})

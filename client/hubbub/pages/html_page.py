@@ -78,7 +78,7 @@ def table(head: Sequence[str], rows: Iterable[Iterable[str | Element]], **attrib
 _MARKUP = (
     r"<(?P<name>script|style|title|svg|option|textarea|pre)\b.*?</(?P=name)>"  # their text stays as it is
     r"|<t[dh][^>]*\bclass=\"(?:n|word)\b[^>]*>[^<]*"  # never break at all
-    r"|<bdi[^>]*>[^<]*|<code[^>]*>[^<]*|<!--.*?-->|<[^>]*>"
+    r"|<bdi[^>]*>[^<`]*`[^<]*|<code class=\"bits\">[^<]*|<!--.*?-->|<[^>]*>"
 )
 _NUMBER = r"[-+]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?"
 _WHOLE = rf"\d{{4}}-\d\d-\d\d(?![\w-])|\b\w+ = {_NUMBER}|\b[\d.]+e-\d+|\b[\d,.]+ %"

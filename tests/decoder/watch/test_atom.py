@@ -9,10 +9,9 @@ from tests.support.atom import atom_problems
 from tests.support.report_pages import HOSTILE
 
 ENTRIES = [
-    AtomEntry(title, f"urn:hubbub:test:{number}", "2026-03-02T00:00:00Z", text, address)
-    for number, (title, text, address) in enumerate(
-        (each, each, address) for each in HOSTILE for address in ("", "page@1/2026-03-02.html")
-    )
+    AtomEntry(text, f"urn:hubbub:test:{number}{address}", "2026-03-02T00:00:00Z", text, address)
+    for number, text in enumerate(HOSTILE)
+    for address in ("", "page@1/2026-03-02.html")
 ]
 FEED = atom_feed("Alarms", "urn:hubbub:test", ENTRIES)
 
