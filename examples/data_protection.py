@@ -4,6 +4,7 @@ import sys
 
 from hubbub import Policy, load_definitions
 from hubbub.privacy import privacy_figures
+from hubbub.privacy.pricing import shown_epsilon
 
 for metric in load_definitions(sys.argv[1]).values():
     figures = privacy_figures(metric, Policy())
@@ -13,6 +14,6 @@ for metric in load_definitions(sys.argv[1]).values():
     print(f"| contact | {metric.owner} |")
     print(f"| approved in | {metric.review or '[fill in: review]'} |")
     print(f"| collected | one report per {metric.period}, until {metric.expires} |")
-    print(f"| epsilon of a report | {figures.epsilon_report:.3f} |")
-    print(f"| epsilon of all reports of a {figures.unit} | {figures.epsilon_unit:.3f} |")
-    print(f"| epsilon, lifetime | {figures.epsilon_lifetime:.3f} |\n")
+    print(f"| epsilon of a report | {shown_epsilon(figures.epsilon_report)} |")
+    print(f"| epsilon of all reports of a {figures.unit} | {shown_epsilon(figures.epsilon_unit)} |")
+    print(f"| epsilon, lifetime | {shown_epsilon(figures.epsilon_lifetime)} |\n")
