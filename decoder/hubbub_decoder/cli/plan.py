@@ -208,7 +208,7 @@ def command(
     \b
     Examples:
       hubbub plan --epsilon 2 --longitudinal 8 --num-candidates 1000 --reports 1000000 --share 0.005 > metrics.toml
-      hubbub plan --epsilon 4 --longest 12 --alphabet abcdefghijklmnopqrstuvwxyz --reports 1000000
+      hubbub plan --epsilon 3 --longest 12 --alphabet abcdefghijklmnopqrstuvwxyz --reports 1000000
       hubbub plan metrics.toml homepage --reports 100000 --html homepage.html
       hubbub plan metrics.toml homepage --share 0.01
       hubbub plan metrics.toml homepage --share 0.01 --reports 50000

@@ -21,7 +21,7 @@ def blocks(language: str) -> list[str]:
 
 @pytest.mark.slow
 def test_example_of_the_discovery_page_finds_its_strings(tmp_path: Path) -> None:
-    """Each share is above 20 standard errors of each group: 300,000 reports in 6 groups at epsilon 4."""
+    """Each share is above 20 standard errors of each group: 300,000 reports in 6 groups at epsilon 3."""
     (tmp_path / "metrics.toml").write_text(blocks("toml")[0])
     done = subprocess.run(
         [sys.executable, "-c", blocks("python")[0]],
