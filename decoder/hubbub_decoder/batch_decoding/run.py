@@ -54,6 +54,7 @@ class Outcome:
     num_reports, num_detected, num_warnings : of the decoding; num_detected is None if nothing was tested
     seconds     : of processor time; 0 if nothing was decoded
     counts_hash : SHA-256 of the counts of the result, in hex; empty without one
+    other_command : of a skipped task, the command that its definition needs; empty if something is missing
     closed      : whether the periods that were decoded were closed when their reports were counted
     """
 
@@ -67,6 +68,7 @@ class Outcome:
     seconds: float = 0.0
     counts_hash: str = ""
     closed: bool = False
+    other_command: str = ""
 
 
 def run_tasks(
@@ -157,7 +159,7 @@ def _reason_of_same_name(task: Task, first: Task) -> str:
 def _known_outcome(task: Task, before: KnownResult | None, hash_of: Callable[[Path], str]) -> Outcome:
     """Outcome that needs no decoding: unchanged, skipped or failed; else "decoded", with the fingerprint that the result will have."""
     if task.reason_to_skip is not None:
-        return Outcome(task.name, Status.SKIPPED, task.reason_to_skip)
+        return Outcome(task.name, Status.SKIPPED, task.reason_to_skip, other_command=task.other_command)
     try:
         fingerprint = task.fingerprint(hash_of)
     except OSError as problem:

@@ -74,6 +74,11 @@ class Task:
         return operations_of(self.metric).reason_to_skip(has_candidates=self.candidates is not None)
 
     @property
+    def other_command(self) -> str:
+        """Command that estimates this metric by its definition; empty: `decode` does."""
+        return operations_of(self.metric).other_command()
+
+    @property
     def inputs(self) -> tuple[Path, ...]:
         """All files on which the result depends."""
         candidates = () if self.candidates is None else (self.candidates,)

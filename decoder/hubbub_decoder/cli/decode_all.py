@@ -81,7 +81,8 @@ def command(
     counts. It is kept while its inputs, the options and the release of hubbub stay the same. So an interrupted run continues
     where it was. Results of open periods are recorded, too.
 
-    The exit code is 1 if a task was skipped or failed.
+    Joint metrics and those with `discover` are skipped: `hubbub associate --out` and `hubbub discover --out` estimate them. The exit code
+    is 1 if a task failed, or was skipped for another reason, such as missing candidates.
 
     \b
     Example:
@@ -131,7 +132,7 @@ def figures_of(tasks: Sequence[Task], outcomes: Sequence[Outcome], *, ended: flo
 
 
 def _finish(outcomes: Sequence[Outcome], *, as_json: bool) -> None:
-    """Print the number of tasks of each status, and exit with 1 if one was skipped or failed."""
+    """Print the number of tasks of each status, and exit with 1 if one failed, or was skipped for another reason than its definition."""
     from dataclasses import asdict
 
     from hubbub_decoder.batch_decoding.run import Status
@@ -141,7 +142,8 @@ def _finish(outcomes: Sequence[Outcome], *, as_json: bool) -> None:
         print_json({"counts": counts, "outcomes": [asdict(outcome) for outcome in outcomes]})
     else:
         click.echo(", ".join(f"{number:,} {status}" for status, number in counts.items() if number))
-    if counts[Status.SKIPPED] or counts[Status.FAILED]:
+    incomplete = (Status.SKIPPED, Status.FAILED)
+    if any(outcome.status in incomplete and not outcome.other_command for outcome in outcomes):
         raise SystemExit(1)
 
 

@@ -22,8 +22,11 @@ class JointOperations(KindOperations[JointKind], of=JointKind):
     def _parts(self) -> list[KindOperations[Any]]:
         return [operations_of(part) for part in self.metric.components]
 
+    def other_command(self) -> str:
+        return "hubbub associate"
+
     def reason_to_skip(self, *, has_candidates: bool) -> str:
-        return "a joint metric is estimated by `hubbub associate`"
+        return f"a joint metric is estimated by `{self.other_command()}`"
 
     def check_decodable(self) -> NoReturn:
         raise SummaryError(

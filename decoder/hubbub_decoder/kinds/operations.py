@@ -52,6 +52,10 @@ class KindOperations(ABC, Generic[K]):
     ) -> Decoding:
         """Decode evidence with at least one report; parameters as of `pipeline.decode_evidence`. Raises CandidateError, SummaryError."""
 
+    def other_command(self) -> str:
+        """Return the command that estimates the metric by its definition; empty: `decode` does."""
+        return ""
+
     def reason_to_skip(self, *, has_candidates: bool) -> str | None:
         """Return why `decode` cannot estimate the metric in a run over many; None: it can."""
         return None

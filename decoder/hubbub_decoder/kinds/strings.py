@@ -128,9 +128,12 @@ class StringOperations(KindOperations[StringKind], of=StringKind):
             warnings=_warnings(evidence, whole, design, repeated, selection, fit, decoding),
         )
 
+    def other_command(self) -> str:
+        return "" if self.kind.discover is None else "hubbub discover"
+
     def reason_to_skip(self, *, has_candidates: bool) -> str | None:
-        if self.kind.discover is not None:
-            return "the strings of a metric with `discover` are found by `hubbub discover`"
+        if other := self.other_command():
+            return f"the strings of a metric with `discover` are found by `{other}`"
         return None if has_candidates else f"no candidates: add {self.metric.name}.txt to the directory of --candidates"
 
     def rows(self, candidates: Candidates) -> DesignMatrix:

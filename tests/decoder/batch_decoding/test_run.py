@@ -20,8 +20,11 @@ from hubbub_decoder import decode, simulate
 from hubbub_decoder.batch_decoding import run as batch_run
 from hubbub_decoder.batch_decoding.run import Outcome, ProcessDiedError, Status, map_in_processes, run_tasks
 from hubbub_decoder.batch_decoding.tasks import content_hash, find_tasks
+from hubbub_decoder.cli.decode_all import _finish
+from hubbub_decoder.kinds.operations import operations_of
 from hubbub_decoder.options import Options
 from hubbub_decoder.results_store.store import ResultsStore
+from tests.support.every_kind import METRICS
 
 PARAMS = Params(num_bits=16, num_hashes=1, num_cohorts=8, prob_p=0.25, prob_q=0.75, prob_f=0.25)
 PAGE = Metric.string("page", PARAMS)
@@ -144,6 +147,23 @@ def test_tasks_that_decode_cannot_estimate_are_skipped_with_the_remedy(tmp_path:
     write_day(tmp_path, DAYS[0], Metric.boolean("paid", UnaryResponse(**chains)))
     tasks, _ = find_tasks(tmp_path, None, Options())
     assert [task.reason_to_skip is None for task in tasks] == [False, True]  # page, paid
+
+
+@pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
+def test_exit_code_is_0_if_only_the_definition_skips(metric: Metric) -> None:
+    """Of every kind: a night does not fail because of what no night can decode, and does for missing candidates."""
+    other = operations_of(metric).other_command()
+    reason = operations_of(metric).reason_to_skip(has_candidates=True)
+    assert bool(other) is (reason is not None)
+    assert reason is None or f"`{other}`" in reason
+    for command, exit_code in ((other, 0 if other else 1), ("", 1)):
+        outcome = Outcome("name", Status.SKIPPED, "reason", other_command=command)
+        code = 0
+        try:
+            _finish([outcome, Outcome("other", Status.DECODED)], as_json=False)
+        except SystemExit as ended:
+            code = int(str(ended.code))
+        assert code == exit_code
 
 
 @pytest.mark.usefixtures("in_this_process")
