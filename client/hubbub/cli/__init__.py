@@ -199,9 +199,9 @@ def _complete_usage_error(problem: click.ClickException) -> None:
             if parameter.value_from_envvar(context) is None
         ]
         problem.param_hint = ", ".join(f"'{option}'" for option in missing)
-    elif isinstance(problem, click.NoSuchOption) and problem.option_name == "--html":
-        writes_pages = any("--out" in p.opts and ".html" in (getattr(p, "help", "") or "") for p in parameters)
-        problem.possibilities = ["--out page.html"] if writes_pages else problem.possibilities
+    writes_pages = any("--out" in p.opts and ".html" in (getattr(p, "help", "") or "") for p in parameters)
+    if isinstance(problem, click.NoSuchOption) and problem.option_name == "--html" and writes_pages:
+        problem.possibilities = ["--out page.html"]  # type: ignore[misc]  # click prints it
 
 
 def _print_traceback(*problem: Any) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
 
@@ -65,7 +64,7 @@ def test_colour_bar_has_its_whole_label(folder: Path) -> None:
     found = associate(read_collected(folder / "flight.parquet"), {"carrier": ["UA", "AA"]})  # type: ignore[arg-type]
     figure = Figure()
     found.plot(figure)
-    FigureCanvasAgg(figure).draw()
+    figure.draw_without_rendering()
     label = figure.axes[1].yaxis.label
     box = label.get_window_extent()
     assert "guessed share of origin" in " ".join(label.get_text().split())

@@ -233,7 +233,7 @@ def test_changes_have_the_figures_of_the_terminal(pages: dict[str, Path], trends
     assert number in pages["trend"].read_text()
 
 
-def test_prose_has_code_in_place_of_backticks(pages: dict[str, Path], tmp_path: Path) -> None:
+def test_prose_has_code_in_place_of_backticks(pages: dict[str, Path]) -> None:
     for page in pages.values():
         shown = re.sub(r"<(script|style|pre).*?</\1>", "", page.read_text(), flags=re.DOTALL)
         assert not re.findall(r".{20}`.{20}", shown), page
@@ -241,8 +241,7 @@ def test_prose_has_code_in_place_of_backticks(pages: dict[str, Path], tmp_path: 
         decode(simulate(LOAD, {"5": 100}, np.random.default_rng(0))),
         warnings=(Finding("kind", "Pass `hold` or <b>."),),
     )
-    page = render_decoding(warned, inline_scripts())
-    assert "Pass <code>hold</code> or &lt;b&gt;." in page
+    assert "Pass <code>hold</code> or &lt;b&gt;." in render_decoding(warned, inline_scripts())
     assert "<code>hold</code>" in html_fragment(warned.document())
 
 
