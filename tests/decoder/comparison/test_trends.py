@@ -142,7 +142,7 @@ def test_compare_writes_a_page_with_the_changes_of_its_table(files: list[str], t
     changes = json.loads(saved.stdout)["changes"]
     shown = visible_page_text(tmp_path / "c.html")
     for change in changes:
-        figures = [f"{change['share_a']:z.2%}", f"{change['share_b']:z.2%}", f"{change['change']:+z.2%}"]
+        figures = [f"{change['share_a']:z.2%}", f"{change['share_b']:z.2%}", f"{100 * change['change']:+z.2f}"]
         assert " ".join((change["candidate"], *figures)) in shown
     assert ("no ranking" in page) is not any(change["detected"] for change in changes)
     assert chart_data(tmp_path / "c.html")["estimates"]["labels"]
