@@ -84,7 +84,7 @@ def _errors_name_options_of_their_command(
         except click.ClickException as problem:
             name = ctx.invoked_subcommand or ""
             having = [name, "serve"] if name == "doctor" else [name]  # `doctor` checks the options of `serve`
-            commands = filter(None, (group.get_command(ctx, each) for each in having))
+            commands = filter(None, (group.get_command(ctx, command_name) for command_name in having))
             missing = [missing_options(problem.message, command) for command in commands]
             if missing and set.intersection(*missing):
                 found.append((name, problem.message, set.intersection(*missing)))

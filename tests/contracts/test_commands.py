@@ -182,7 +182,7 @@ def test_a_wrong_name_is_answered_with_a_near_one(arguments: list[str], near: st
     assert near in refused.output
 
 
-@pytest.mark.parametrize("command", ["decode", "compare", "watch"])
+@pytest.mark.parametrize("command", ["decode", "watch"])
 def test_error_without_candidates_names_only_options_of_the_command(command: str, tmp_path: Path) -> None:
     """As each error does in the tests of the folders `cli` (`tests/conftest.py`)."""
     metric = Metric.string("page", Params(num_bits=8, num_hashes=1, num_cohorts=2, prob_p=0.25, prob_q=0.75, prob_f=0))
