@@ -32,17 +32,13 @@ def html_fragment(document: Document) -> str:
     return Markup('<div style="max-width: 60em">{}</div>').format(Markup("\n").join(parts))
 
 
-def prose(text: str) -> Markup:
-    """Text as HTML, with what stands between backticks as code.
-
-    >>> print(prose("`hold = 2` < 3"))
-    <code>hold = 2</code> &lt; 3
-    """
-    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))  # noqa: S704  (escaped)
-
-
 def _paragraph(text: str, style: str = "") -> Markup:
-    return Markup('<p style="margin: 0.2em 0; {}">{}</p>').format(style, prose(text))
+    return Markup('<p style="margin: 0.2em 0; {}">{}</p>').format(style, _with_code(text))
+
+
+def _with_code(text: str) -> Markup:
+    """Text as HTML, with what stands between backticks as code; `typeset` does so for whole pages."""
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))  # noqa: S704  (escaped)
 
 
 def _table(table: Table) -> Markup:

@@ -17,7 +17,6 @@ from markupsafe import Markup
 from hubbub.pages.html_page import STYLE, typeset
 from hubbub.text import short_labels, visible_text, visible_value
 from hubbub_decoder.documents.document import format_change, format_q_value, format_share
-from hubbub_decoder.documents.html import prose
 
 SCRIPTS = ("d3.min.js", "plot.umd.min.js", "report.js")
 """Scripts of a page, in the order in which they run: D3 and Observable Plot, unchanged, and the report's own."""
@@ -121,7 +120,6 @@ def _environment() -> Environment:
     )
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
     environment.filters |= {
-        "prose": lambda text: prose(visible_text(str(text))),
         "percent": format_share,
         "short_labels": short_labels,
         "interval": interval,

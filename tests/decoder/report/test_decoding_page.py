@@ -241,7 +241,7 @@ def test_prose_has_code_in_place_of_backticks(pages: dict[str, Path]) -> None:
         decode(simulate(LOAD, {"5": 100}, np.random.default_rng(0))),
         warnings=(Finding("kind", "Pass `hold` or <b>."),),
     )
-    assert "Pass <code>hold</code> or &lt;b&gt;." in render_decoding(warned, inline_scripts())
+    assert 'Pass <code class="word">hold</code> or &lt;b&gt;.' in render_decoding(warned, inline_scripts())
     assert "<code>hold</code>" in html_fragment(warned.document())
 
 
