@@ -105,6 +105,12 @@ _definition_option = section("Definition")
     help="Name of a category, or of an item of a set; repeat it. Replaces --num-candidates.",
 )
 @_values_option(
+    "--candidates",
+    "candidates_path",
+    type=PATH,
+    help="File of the names of categories, items or strings, one a line, as in `decode`. Replaces --num-candidates and --category.",
+)
+@_values_option(
     "--own",
     metavar="N",
     callback=_parse_sizes,
@@ -301,6 +307,7 @@ def _plan(name: str, given: dict[str, Any], show_stage: ShowStage) -> Plan:
     """Plan the metric of these options. Raises UsageError without --epsilon, and for edges that are no numbers."""
     from datetime import UTC, datetime
 
+    from hubbub_decoder.data.candidates import read_candidates
     from hubbub_decoder.planning.plan import plan
     from hubbub_decoder.planning.wishes import Wishes
 
@@ -309,6 +316,10 @@ def _plan(name: str, given: dict[str, Any], show_stage: ShowStage) -> Plan:
             "Pass --epsilon to choose parameters, a definitions file to describe it, or --compare with two files."
         )
     of_plan = {option: given.pop(option) for option in ("description", "owner") if option in given}
+    if "candidates_path" in given:
+        names = read_candidates(given.pop("candidates_path"))
+        lists_names = given.get("kind", KindWord.STRING) != KindWord.STRING
+        given |= {"category": names} if lists_names else {"num_candidates": len(names)}
     categories, edges = (given.pop(option, None) for option in ("category", "edges"))
     buckets = None if edges is None else _parse_buckets(edges, given.get("estimate"))
     if categories is not None:

@@ -233,7 +233,7 @@ def _accuracy_for(share: float, accuracy: Accuracy) -> Accuracy:
     needed = accuracy.clients_needed(share)
     if math.isinf(needed):
         raise PlanError(
-            f"`share = {share:g}` is not detected with {MAX_REPORTS:.0e} reports. Pass a larger `share`, or fewer `num_candidates`."
+            f"`share = {share:g}` is not detected with {MAX_REPORTS:.0e} reports. Pass a larger `share`{'' if accuracy.searches else ', or fewer `num_candidates`'}."
         )
     return replace(accuracy, clients=needed)
 

@@ -184,10 +184,12 @@ def plan(
 def _check_accuracy(wishes: Wishes, smallest: float, accuracy: Accuracy) -> None:
     """Raise PlanError if no number of reports detects the smallest share, or if no share can be estimated."""
     if math.isinf(accuracy.clients):
-        raise PlanError(
-            f"`share = {smallest:g}` is not detected with {MAX_REPORTS:.0e} reports: noise and {wishes.num_candidates:,} candidates hide it. "
-            "Pass a larger `share`, a larger `epsilon`, or fewer `num_candidates`."
+        hidden = (
+            "the search loses it among the prefixes. Pass a larger `share`, a larger `epsilon`, a smaller `longest`, or a shorter `alphabet`."
+            if accuracy.searches
+            else f"noise and {wishes.num_candidates:,} candidates hide it. Pass a larger `share`, a larger `epsilon`, or fewer `num_candidates`."
         )
+        raise PlanError(f"`share = {smallest:g}` is not detected with {MAX_REPORTS:.0e} reports: {hidden}")
     if not math.isfinite(float(accuracy.variance(0.0))):
         raise PlanError(
             f"{wishes.num_candidates:,} candidates are too many for {wishes.num_reports:,} reports: no share can be estimated. "
@@ -249,7 +251,7 @@ def _warnings(planned: Plan) -> Iterator[str]:
         )
         yield (
             f"{law.clients:,.0f} reports detect shares from {100 * planned.description.detection_limit:.3g} % with probability {DETECTION_POWER:g}, not share = {100 * wishes.share:.3g} %. "
-            f"It needs {needed} reports of a period. Raise reports, periods or epsilon, or look for fewer candidates."
+            f"It needs {needed} reports of a period. Raise reports, periods or epsilon, or look for {'shorter strings' if law.searches else 'fewer candidates'}."
         )
     unit = wishes.epsilon_unit
     if unit is None and wishes.periods > 1:

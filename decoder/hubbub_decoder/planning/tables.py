@@ -89,9 +89,15 @@ def _figures(description: Description) -> Iterator[tuple[str, str]]:
 
 def _power(description: Description) -> Iterator[tuple[str, str]]:
     if description.share is not None and description.power is not None:
+        kind, level = description.metric.kind, description.accuracy.interval_level
+        meaning = (
+            ""
+            if kind.is_tested
+            else f": a decoding tests no {kind.value_nouns}, so this is the lower end of an interval of {100 * level:.4g} % above 0"
+        )
         yield (
             "power",
-            f"a share of {percent_text(description.share)} is detected with probability {description.power:.2g}",
+            f"a share of {percent_text(description.share)} is detected with probability {description.power:.2g}{meaning}",
         )
 
 

@@ -86,6 +86,11 @@ class Accuracy(ABC):
     shares: Shares
     data: Data = "bits"
 
+    @property
+    def searches(self) -> bool:
+        """Whether strings are found without a list, so that no number of candidates plays a part."""
+        return False
+
     @abstractmethod
     def variance(self, share: Floats | float) -> Floats:
         """Return the variance of the share of a candidate among the reporters.
@@ -150,6 +155,11 @@ class Accuracy(ABC):
     def _level(self) -> float:
         """Largest p-value of a detected candidate."""
         return detection_level(self.shares.count, FDR, CONFIDENCE)
+
+    @property
+    def interval_level(self) -> float:
+        """Level of the two-sided interval whose lower end is above 0 where a share is detected, 1 - 2 (.05 / M)."""
+        return 1 - 2 * self._level
 
     def _reports_of_a_share(self) -> float:
         """Reports of the period behind the estimate of one share."""
@@ -364,6 +374,10 @@ class DiscoveryAccuracy(StringAccuracy):
 
     discover: Discovery
     beam: int = DEFAULT_BEAM
+
+    @property
+    def searches(self) -> bool:
+        return True
 
     @cached_property
     def held_out(self) -> StringAccuracy:
