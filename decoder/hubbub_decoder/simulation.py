@@ -280,25 +280,26 @@ def simulate_two_periods(
     if len(periods) not in (0, 2):
         raise PopulationError(f"{metric.name}: periods must be two first days, or (), got {len(periods)}.")
     operations, draws = operations_of(_require_metric(metric)), frozen(rng)
+    clients_of, _ = count_values(transitions)
     _require_one_block(metric)
     if not metric.params.mechanism.has_independent_bits:
         raise PopulationError(
             f"{metric.name}: the bits of its reports depend on each other, and two periods are drawn bit by bit. "
             "Use `simulate_reports` with the periods of clients that keep their value."
         )
-    for before_after, number in transitions.items():
+    for before_after, number in clients_of.items():
         _check_number(metric, "the number of reports of a value", number)
         for value in before_after:
             operations.check_value("" if value is None else value)
     params, one_epoch = metric.params, len(epoch_sizes(metric, periods)) == 1
     m, k = params.num_cohorts, params.num_bits
-    values = sorted({value for pair in transitions for value in pair if value is not None})
+    values = sorted({value for pair in clients_of for value in pair if value is not None})
     positions = np.concatenate([operations.positions(values), operations.no_bits]) if values else operations.no_bits
     index = {None: len(values)} | {value: i for i, value in enumerate(values)}
     clients = np.zeros((2, m, k), np.int64)  # of those that keep their value, and of those that change it
     true_ones = np.zeros((3, m, k + 1), np.int64)  # of those that keep it, and in each period of those that change it
-    in_cohorts = _draw_cohorts(np.array(list(transitions.values()), np.int64), m, draws)
-    for (before, after), in_cohort in zip(transitions, in_cohorts, strict=True):
+    in_cohorts = _draw_cohorts(np.array(list(clients_of.values()), np.int64), m, draws)
+    for (before, after), in_cohort in zip(clients_of, in_cohorts, strict=True):
         kept = before == after and one_epoch
         clients[0 if kept else 1] += in_cohort[:, None]
         for row, value in ((0, before),) if kept else ((1, before), (2, after)):

@@ -22,7 +22,13 @@ from hubbub_decoder.model.bit_covariance import report_covariance
 from hubbub_decoder.model.design_matrix import design_matrix
 from hubbub_decoder.model.random_string import RandomStringMoments
 from hubbub_decoder.model.repetition import epoch_numbers
-from hubbub_decoder.simulation import consecutive_periods, simulate, simulate_each_period, simulate_reports
+from hubbub_decoder.simulation import (
+    consecutive_periods,
+    simulate,
+    simulate_each_period,
+    simulate_reports,
+    simulate_two_periods,
+)
 from tests.support import google_md5
 
 ALPHA = 1e-6
@@ -345,3 +351,24 @@ def test_single_periods_have_the_law_of_their_sum(unseen_seed: int) -> None:
     limit = norm.isf(ALPHA / 4)
     assert abs(a.mean() - b.mean()) < limit * np.sqrt((a.var() + b.var()) / number)
     assert abs(np.log(a.var() / b.var())) < limit * np.sqrt(4 / number)
+
+
+def test_booleans_of_a_population_are_those_of_the_client() -> None:
+    """As `Client.record` takes them: alone, in a combination, and in two periods."""
+    noise = UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.5)
+    joint = Metric.joint("both", (OS, YES))
+    for metric, population, as_text in (
+        (YES, {True: 300, False: 100}, {"true": 300, "false": 100}),
+        (joint, {("a", True): 300, (None, False): 100}, {("a", "true"): 300, (None, "false"): 100}),
+    ):
+        drawn, expected = (
+            simulate(metric, cast("Any", of), np.random.default_rng(1), form=Reports) for of in (population, as_text)
+        )
+        assert drawn.num_reports == expected.num_reports == 400
+        assert np.array_equal(drawn.rows, expected.rows)
+    weekly = Metric.boolean("yes", noise, period="week")
+    pairs = [
+        simulate_two_periods(weekly, cast("Any", {pair: 100}), np.random.default_rng(1))
+        for pair in ((True, False), ("true", "false"))
+    ]
+    assert pairs[0] == pairs[1]

@@ -66,9 +66,15 @@ def count_values(population: Any) -> tuple[dict[Any, Any], int]:
 
     >>> count_values({"a": 2}), count_values(["a", None, "a", "b"]), count_values([True, True])
     (({'a': 2}, 0), ({'a': 2, 'b': 1}, 1), ({'true': 2}, 0))
+    >>> count_values({("a", True): 3, ("a", None): 1})
+    ({('a', 'true'): 3, ('a', None): 1}, 0)
     """
     if isinstance(population, Mapping):
-        return dict(population), 0
+        counts: dict[Any, Any] = {}
+        for value, number in population.items():
+            text = booleans_as_text(value)
+            counts[text] = counts[text] + number if text in counts else number
+        return counts, 0
     if isinstance(population, str | bytes) or not isinstance(population, Iterable):
         raise PopulationError(
             f"population must be a dict of value and number of clients, or a list of values, got {type(population).__name__}."
@@ -82,12 +88,18 @@ def count_values(population: Any) -> tuple[dict[Any, Any], int]:
     return dict(counted), missing
 
 
+def booleans_as_text(value: Any) -> Any:
+    """Return a value of a population, or a combination of values, with `true` and `false` in place of booleans."""
+    if isinstance(value, tuple):
+        return tuple(map(booleans_as_text, value))
+    return str(value).lower() if isinstance(value, bool) else value
+
+
 def _value_text(value: object) -> str:
     """Return a value of a population as text: a string, or `true` or `false`."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, str):
-        return str(value)
+    text = booleans_as_text(value)
+    if isinstance(text, str):
+        return str(text)
     raise PopulationError(
         f"a value of the population must be a string, a bool or None, got {value!r}. Write numbers as text, and pass numbers of "
         "clients as a dict."
