@@ -212,11 +212,12 @@ def _facts(*facts: tuple[str, str | Element, str]) -> Element:
 def _explanation() -> Element:
     policy = Policy()
     limits = ", ".join(f"{name} = {getattr(policy, name):g}" for name in _LIMITS)
+    factor = (
+        "Epsilon bounds what reports reveal about one person: they change the odds between any two values by at most a factor e",
+        element("sup", "epsilon"),
+        ". An epsilon of 1.099 is a factor of 3.",
+    )
     texts = (
-        (
-            "Epsilon bounds what reports reveal about one person: they change the odds between any two values by at most a factor e^epsilon. "
-            "An epsilon of 1.099 is a factor of 3."
-        ),
         (
             "Per enrollment: all reports under one secret of a client. Lifetime: all reports of one client under all of its secrets. "
             f"Both assume the client's default policy ({limits}); an app can set another one."
@@ -233,6 +234,7 @@ def _explanation() -> Element:
     return element(
         "section",
         element("h2", "Explanation of the figures", id="explanation"),
+        element("p", *factor),
         *(element("p", text) for text in texts),
         class_="card",
         aria_labelledby="explanation",

@@ -37,9 +37,9 @@ _STEPS = {UNLISTED_STRINGS: "Enter such a list under More strings on this page."
 
 
 QUESTIONS = {
-    "patterns": "Can a set of strings explain the reported bit patterns?",
-    "patterns_of_one_cohort": "Can a set of strings explain the bit patterns of each cohort?",
-    "number_of_ones": "Can a set of strings explain the numbers of ones in the reports?",
+    "patterns": "Can a set of values explain the reported bit patterns?",
+    "patterns_of_one_cohort": "Can a set of values explain the bit patterns of each cohort?",
+    "number_of_ones": "Can a set of values explain the numbers of ones in the reports?",
     "coincident_hashes": "Do the two hashes of a string coincide as often as the hash scheme predicts?",
     "equal_cohorts": "Do all cohorts have equally many clients?",
     "ones_by_cohort": "Do the reports of all cohorts have equally many ones?",
@@ -185,7 +185,7 @@ def _figures(decoding: Decoding) -> Iterator[tuple[str, str, str]]:
         else:
             yield "Detection limit", shown, "share found with probability 0.9"
     elif decoding.estimates:
-        yield "Estimated", format_count(len(decoding), "share"), "categories are not tested"
+        yield "Estimated", format_count(len(decoding), "share"), "a closed list of values is not tested"
     epsilon = privacy_figures(decoding.metric, Policy()).epsilon_report
     yield "Epsilon of a report", shown_epsilon(epsilon), "see Privacy"
     failed = sum(test.p_value < MAX_P_VALUE for test in decoding.fit_tests)

@@ -415,12 +415,12 @@ _COMPARE_DEFINITION = "Compare num_bits, num_hashes, hash_scheme and the probabi
 _EQUIVALENT_TESTS = {"shape": "number_of_ones", "cohorts": "equal_cohorts"}
 """The goodness-of-fit test that covers the same deviation as a kind of implausible report."""
 FAILURES = {
-    "patterns": ("No set of strings explains the reported bit patterns", _COMPARE_DEFINITION),
+    "patterns": ("No set of values explains the reported bit patterns", _COMPARE_DEFINITION),
     "patterns_of_one_cohort": (
-        "No set of strings explains the bit patterns of at least one cohort",
+        "No set of values explains the bit patterns of at least one cohort",
         "Its reports may be fabricated, or of another definition: compare the clients' definitions.",
     ),
-    "number_of_ones": ("No set of strings explains the numbers of ones in the reports", _COMPARE_DEFINITION),
+    "number_of_ones": ("No set of values explains the numbers of ones in the reports", _COMPARE_DEFINITION),
     "thresholds": (
         "More numbers reach high thresholds than low ones, in cohorts that differ by more than chance",
         "Check whether clients report 1 for a number at or above their threshold, and cohorts in ascending order of thresholds.",

@@ -269,6 +269,14 @@ def test_pages_show_the_figures_of_stored_batches(
     assert "expired on 2024-06-15" in gone
 
 
+def test_one_report_is_in_the_singular(start: StartAggregator, sqlite_store: SqlStore, make_batch: MakeBatch) -> None:
+    aggregator = start(sqlite_store)
+    assert aggregator.post(make_batch(aggregator.definitions["homepage"], n=1, period="2024-06-14")).status == 202
+    pages = get(aggregator).page + get(aggregator, "/metric/homepage").page
+    assert "1 report in 1 period<" in pages
+    assert not re.search(r"(?<![\d,])(?<!to )1 (reports|periods)", re.sub("<[^>]*>", "", pages))
+
+
 def test_page_shows_why_batches_are_not_stored(start: StartAggregator, sqlite_store: SqlStore) -> None:
     assert "not ready: free disk space is below" in get(start(sqlite_store, free=lambda: 1)).page
 

@@ -185,7 +185,7 @@ def test_decoding_reports_failed_fit_tests_with_a_remedy(unseen_seed: int) -> No
     decoding = decode(relabeled(string_params(), reports), ["a", "b"])
     assert {"patterns", "number_of_ones", "equal_cohorts"} <= {test.name for test in decoding.fit_tests}
     assert any(
-        "No set of strings" in warning.text and "Compare num_bits" in warning.remedy for warning in decoding.warnings
+        "No set of values" in warning.text and "Compare num_bits" in warning.remedy for warning in decoding.warnings
     )
     by_name = {test["name"]: test for test in decoding.to_dict()["fit_tests"]}
     assert by_name["patterns"]["p_value"] < ALPHA

@@ -19,7 +19,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from hubbub.metrics.rules import is_metric_name
 from hubbub.pages.html_page import STYLE, typeset
-from hubbub.text import visible_value
+from hubbub.text import format_count, visible_value
 from hubbub.wire.problems import ProblemType, RefusedError
 from hubbub_aggregator.api import authentication, openapi
 from hubbub_aggregator.api.dashboard.metric_page import build_metric_page
@@ -46,6 +46,7 @@ _TEMPLATES = Environment(
     undefined=StrictUndefined,
     trim_blocks=True,
 )
+_TEMPLATES.globals["count"] = format_count
 _TEMPLATES.globals["style"] = Markup(STYLE)  # noqa: S704  (a file of this package)
 
 
