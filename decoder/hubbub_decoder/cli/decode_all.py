@@ -114,7 +114,7 @@ def command(
         outcomes = run_tasks(tasks, unreadable, store, jobs or os.cpu_count() or 1, out, f".{suffix or 'json'}")
         found = list(_shown(outcomes, len(tasks) + len(unreadable), Console(stderr=True)))
     try:
-        _finish(found, as_json=as_json)
+        finish(found, as_json=as_json)
     finally:
         if prometheus_textfile is not None:
             write_run_textfile(prometheus_textfile, figures_of(tasks, found, ended=time.time()))
@@ -131,7 +131,7 @@ def figures_of(tasks: Sequence[Task], outcomes: Sequence[Outcome], *, ended: flo
     return RunFigures("decode_all", "results", numbers, newest, ended)
 
 
-def _finish(outcomes: Sequence[Outcome], *, as_json: bool) -> None:
+def finish(outcomes: Sequence[Outcome], *, as_json: bool) -> None:
     """Print the number of tasks of each status, and exit with 1 if one failed, or was skipped for another reason than its definition."""
     from dataclasses import asdict
 

@@ -20,7 +20,7 @@ from hubbub_decoder import decode, simulate
 from hubbub_decoder.batch_decoding import run as batch_run
 from hubbub_decoder.batch_decoding.run import Outcome, ProcessDiedError, Status, map_in_processes, run_tasks
 from hubbub_decoder.batch_decoding.tasks import content_hash, find_tasks
-from hubbub_decoder.cli.decode_all import _finish
+from hubbub_decoder.cli.decode_all import finish
 from hubbub_decoder.kinds.operations import operations_of
 from hubbub_decoder.options import Options
 from hubbub_decoder.results_store.store import ResultsStore
@@ -160,7 +160,7 @@ def test_exit_code_is_0_if_only_the_definition_skips(metric: Metric) -> None:
         outcome = Outcome("name", Status.SKIPPED, "reason", other_command=command)
         code = 0
         try:
-            _finish([outcome, Outcome("other", Status.DECODED)], as_json=False)
+            finish([outcome, Outcome("other", Status.DECODED)], as_json=False)
         except SystemExit as ended:
             code = int(str(ended.code))
         assert code == exit_code

@@ -9,6 +9,7 @@ import warnings
 from dataclasses import fields, replace
 from datetime import date
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import click
@@ -381,3 +382,14 @@ def test_almost_no_noise_is_planned_without_a_warning(kind: KindWord, largest: f
         warnings.simplefilter("error")
         planned = plan(Wishes(kind=kind, epsilon=largest, num_reports=100_000, num_candidates=candidates))
     assert epsilon(planned.metric.params) <= largest
+
+
+@pytest.mark.parametrize("kind", ["categorical", "set"])
+def test_names_are_read_from_a_file(kind: str, tmp_path: Path) -> None:
+    """And a share of categories, which are not tested, is detected in another sense."""
+    (tmp_path / "names.txt").write_text("linux\nmacos\nbeos\n")
+    arguments = ["plan", "--kind", kind, "--candidates", str(tmp_path / "names.txt"), "--epsilon", "2"]
+    planned = CliRunner().invoke(main, [*arguments, "--share", "0.02", "--reports", "20000"])
+    assert planned.exit_code == 0, planned.output
+    assert '["linux", "macos", "beos"]' in planned.stdout
+    assert ("tests no categories" in " ".join(planned.output.split())) is (kind == "categorical")
