@@ -83,7 +83,7 @@ if TYPE_CHECKING:
     "--out-dir",
     type=PATH,
     metavar="DIRECTORY",
-    help="Instead: a file for each period, with the name that `hubbub pull --all` gives it; created if it does not exist. With --group and "
+    help="Output directory for the files of the periods, named as by `hubbub pull --all`; it is created if it does not exist. With --group and "
     "counts also the file of all values: the sum of those that are there. Use no directory of real reports, whose files would be replaced.",
 )
 @click.option("--truth-out", "truth_out", type=PATH, help="Also write the true value counts to this .csv file.")

@@ -264,7 +264,7 @@ def test_full_disk_pauses_uploads_with_one_warning(rig: Rig, caplog: pytest.LogC
     require_balanced(client.accounting())
     disk.full = False
     deliver(client)
-    assert [each.levelname for each in caplog.records] == ["WARNING", "INFO"]
+    assert [entry.levelname for entry in caplog.records] == ["WARNING", "INFO"]
     assert len(rig.transport.batches) == 4
     client.close()
     again = rig.client(disk=disk)
