@@ -179,7 +179,9 @@ def test_rows_are_those_of_the_guarantees(surface: Surface, metric: Metric, fold
         places.append(row.start())
     lifetime = found[-1]
     assert (min(places) == places[-1]) is lifetime.is_unconditional
-    assert ("hold in the definition gives a bound" in " ".join(text.replace("`", "").split())) is not lifetime.is_unconditional
+    assert (
+        "hold in the definition gives a bound" in " ".join(text.replace("`", "").split())
+    ) is not lifetime.is_unconditional
     assert f"for the {lifetime.observer}, {SAME_RUNS}" in text
 
 
