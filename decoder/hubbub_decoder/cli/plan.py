@@ -108,7 +108,7 @@ _definition_option = section("Definition")
     "--candidates",
     "candidates_path",
     type=PATH,
-    help="File of the names of categories, items or strings, one a line, as in `decode`. Replaces --num-candidates and --category.",
+    help="Strings to look for: a file of the names of categories, items or strings, one a line, as in `decode`. Replaces --num-candidates and --category.",
 )
 @_values_option(
     "--own",
