@@ -17,7 +17,7 @@ import { DAY, isoDay, nextPeriod, periodNumber, periodOf, startOf } from "./peri
 import { type Account, allocate, hasRoom, newAccount, type Policy } from "./privacy.ts";
 import { Sealer } from "./sealer.ts";
 import { Secret } from "./secret.ts";
-import { type ConsentLevel, count, type EncodedReport, type State } from "./state.ts";
+import { type ConsentLevel, count, type EncodedReport, type QueuedBatch, type State } from "./state.ts";
 
 /** A batch is sent until this long after the end of its period: two days less than the aggregator accepts it. */
 export const MAX_BATCH_AGE = 28 * DAY;
@@ -400,7 +400,7 @@ export class Recorder {
 
   #hasExpired(batch: QueuedBatch, now: number): boolean {
     const metric = this.#metrics.get(batch.metric);
-    return metric?.digest === batch.digest && metric.hasExpired(isoDay(now));
+    return metric !== undefined && metric.digest === batch.digest && metric.hasExpired(isoDay(now));
   }
 
   /** `off` deletes drafts, queue and secret, and keeps the ledger: reports that were sent still count. `on` draws a new secret. */
