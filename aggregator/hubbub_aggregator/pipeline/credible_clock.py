@@ -166,7 +166,7 @@ class CredibleClock:
 def _log(known: ClockState, state: ClockState) -> None:
     if known.generation == state.generation:
         if known.status is not state.status:
-            logger.warning("the clock is credible again: closing, purging and dropping resume")
+            logger.info("the clock is credible again: closing, purging and dropping resume")
     elif state.status is ClockStatus.IN_DOUBT:
         logger.warning(
             "the wall clock is %s, the remembered time was %s: closing, purging and dropping pause, and uploads that are too late "
