@@ -16,6 +16,7 @@ ACTIONS: dict[str, str] = {
     "until the clock is correct": "set the clock",
     "set the clock": "do so",
     "its recordings are ignored": "remove them from the app, or ship a later `expires`",
+    "until it has agreed with elapsed time": "accept the clock, or set it",
     "The metric is not collected": "raise the limit of the policy, or add noise",
 }
 """Parts of the messages above INFO that a deployment may log, with what a person does then."""

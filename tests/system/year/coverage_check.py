@@ -80,6 +80,8 @@ def intervals(deployment: Deployment, *, all_of_them: bool = False) -> list[Inte
     metrics = {metric.digest: metric for metric in deployment.service.definitions.versions()}
     truths, found = values_of(deployment), dict[str, list[Interval]]()
     for name, key, period in published(deployment):
+        if key not in truths:  # reports of the release
+            continue
         metric, own = metrics[key[0]], found.setdefault(key[0], [])
         values = truths[key]
         for estimate in period["estimates"]:
@@ -109,6 +111,8 @@ def false_detections(deployment: Deployment) -> tuple[float, int]:
     metrics = {metric.digest: metric for metric in deployment.service.definitions.versions()}
     truths, shares = values_of(deployment), dict[str, float]()
     for _, key, period in published(deployment):
+        if key not in truths:
+            continue
         detected = [e["candidate"] for e in period["estimates"] if e["detected"] and isinstance(e["candidate"], str)]
         metric = metrics[key[0]]
         wrong = [name for name in detected if true_share(metric, truths[key], name) == 0]

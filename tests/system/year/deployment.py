@@ -12,7 +12,13 @@ from pathlib import Path
 from random import Random
 from unittest.mock import patch
 
+from click.testing import CliRunner
+
+from hubbub import Definitions
+from hubbub.cli import main
 from hubbub.testing import UNLIMITED, raise_internal_errors
+from tests.support.release_artefacts import RELEASES
+from tests.support.release_artefacts import Release as PackedRelease
 from tests.system.year.definitions import FIRST, SECOND, TRAVELLED, definitions_of
 from tests.system.year.nightly import Analyst, map_in_this_process
 from tests.system.year.people import STRICT, ManualUploadLoop, Person, Release
@@ -34,7 +40,10 @@ ANALYST_WEEKDAY = 2
 
 @dataclass
 class Deployment:
-    """What has happened, for the checks."""
+    """What has happened, for the checks.
+
+    before : summaries of the service before anybody sent to it: those of the release that wrote its database
+    """
 
     directory: Path
     world: World
@@ -43,6 +52,7 @@ class Deployment:
     servers: list[Server]
     analyst: Analyst
     messages: Messages
+    before: Path
     seconds: dict[str, float] = field(default_factory=dict)
 
 
@@ -53,8 +63,10 @@ def lived(directory: Path, seed: int, days: int, number: int) -> Iterator[Deploy
     chance = Random(f"year {seed}")  # noqa: S311  (a simulation)
     start = datetime.combine(START, datetime.min.time(), UTC)
     world = World(start)
-    definitions = definitions_of(FIRST, SECOND, (TRAVELLED,))
-    service = Service(directory / "reports.db", definitions, world, Random(chance.random()))  # noqa: S311
+    own = definitions_of(FIRST, SECOND, (TRAVELLED,))
+    database, released = _upgraded(directory / "release")
+    definitions = Definitions([*released.versions(), *own.versions()])
+    service = Service(database, definitions, world, Random(chance.random()))  # noqa: S311
     upgrade = START + timedelta(days=days // 2)
     releases = [Release("1.9", FIRST), Release("2.0", SECOND)]
     people: list[Person] = []
@@ -91,7 +103,8 @@ def lived(directory: Path, seed: int, days: int, number: int) -> Iterator[Deploy
     logger = logging.getLogger()
     logger.addHandler(messages)
     analyst = Analyst(directory / "analyst", service, min_reports=max(number // 4, NUM_TRAVELLERS + 1))
-    deployment = Deployment(directory, world, service, people, servers, analyst, messages)
+    before = directory / "before"
+    deployment = Deployment(directory, world, service, people, servers, analyst, messages, before)
     try:
         with (
             patch("hubbub.sdk.upload.uploader.UploadLoop", ManualUploadLoop),
@@ -101,6 +114,7 @@ def lived(directory: Path, seed: int, days: int, number: int) -> Iterator[Deploy
         ):
             began = time.monotonic()
             service.start()
+            analyst.pull(before, "--open")
             last = start + timedelta(days=days)
             for person in people:
                 world.begin(person.live(start, last))
@@ -116,6 +130,17 @@ def lived(directory: Path, seed: int, days: int, number: int) -> Iterator[Deploy
         analyst.close()
         service.stop()
         logger.removeHandler(messages)
+
+
+def _upgraded(directory: Path) -> tuple[Path, Definitions]:
+    """Unpack the release candidate's artefacts; return its upgraded database, and its definitions."""
+    directory.mkdir()
+    (archive,) = RELEASES.glob("*.tar.xz")
+    release = PackedRelease.unpack(archive, directory, server="")
+    database = release.folder / "reports.db"
+    done = CliRunner().invoke(main, ["db", "upgrade", "--database", str(database)])
+    assert done.exit_code == 0, done.output
+    return database, release.definitions
 
 
 def _nights(deployment: Deployment, start: datetime) -> Process:

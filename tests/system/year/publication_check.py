@@ -7,7 +7,7 @@ import math
 import re
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from hubbub import Batch, Metric
-from hubbub.summary import read_summary
+from hubbub.summary import Summary, read_summary
 from hubbub_decoder import decode
 from tests.system.year.definitions import CANDIDATES
 from tests.system.year.deployment import Deployment
@@ -46,6 +46,18 @@ def counts_of(metric: Metric, batches: list[Batch]) -> np.ndarray[Any, Any]:
     return counts
 
 
+def counted(summary: Summary) -> np.ndarray[Any, Any]:
+    """(m, 1 + k): reports and ones of each cohort of a summary."""
+    bits = summary.bit_counts()
+    return np.column_stack([bits.reports, bits.ones])
+
+
+def summaries_of(directory: Path) -> dict[Key, Summary]:
+    """Return the downloaded summaries by metric, group and period."""
+    summaries = (read_summary(path) for path in directory.rglob("*.parquet"))
+    return {(*collection_of(summary.metric), *summary.periods): summary for summary in summaries}
+
+
 def count_faults(deployment: Deployment) -> Iterator[str]:
     """Yield periods whose counts are not those of the stored batches, each once."""
     requests = [request for request in deployment.service.requests if not deployment.service.is_lost(request)]
@@ -61,17 +73,13 @@ def count_faults(deployment: Deployment) -> Iterator[str]:
                 sent.setdefault((batch.digest, group, batch.period), []).append(batch)
     directory = deployment.directory / "fresh"
     deployment.analyst.pull(directory, "--open")
-    found = set[Key]()
-    for path in directory.rglob("*.parquet"):
-        summary = read_summary(path)
-        (period,) = summary.periods
-        key = (*collection_of(summary.metric), period)
-        found.add(key)
-        bits = summary.bit_counts()
-        counted = np.column_stack([bits.reports, bits.ones])
-        if not np.array_equal(counted, counts_of(summary.metric, sent.get(key, []))):
-            yield f"{path.name} has {summary.num_reports} reports, of {len(sent.get(key, []))} stored batches"
-    yield from (f"{key} was stored, and has no summary" for key in sent.keys() - found)
+    before, found = summaries_of(deployment.before), summaries_of(directory)
+    for key, summary in found.items():
+        expected = counts_of(summary.metric, sent.get(key, []))
+        expected += counted(before[key]) if key in before else 0
+        if not np.array_equal(counted(summary), expected):
+            yield f"{key} has {summary.num_reports} reports, of {len(sent.get(key, []))} stored batches"
+    yield from (f"{key} was stored, and has no summary" for key in {*sent, *before} - {*found})
 
 
 def published(deployment: Deployment) -> Iterator[tuple[str, Key, dict[str, Any]]]:
@@ -82,12 +90,13 @@ def published(deployment: Deployment) -> Iterator[tuple[str, Key, dict[str, Any]
             yield document["metric"], (period["digest"], period["group"] or "", period["period"]), period
 
 
+def _candidates(metric: Metric) -> Sequence[str] | None:
+    return None if metric.kind.named_values else CANDIDATES.get(metric.name)
+
+
 def agreement_faults(deployment: Deployment) -> Iterator[str]:
     """Yield periods of which the site, the store and a fresh decoding of the summary have other figures."""
-    summaries = {}
-    for path in deployment.analyst.summaries.rglob("*.parquet"):
-        summary = read_summary(path)
-        summaries[(*collection_of(summary.metric), *summary.periods)] = summary
+    summaries = summaries_of(deployment.analyst.summaries)
     with closing(
         sqlite3.connect(deployment.analyst.site.with_name("site.files") / "private" / "results.sqlite")
     ) as store:
@@ -99,7 +108,7 @@ def agreement_faults(deployment: Deployment) -> Iterator[str]:
             ).fetchall()
             fresh = [
                 tuple(None if math.isnan(x) else x for x in (e.share, e.low, e.high))
-                for e in decode(summaries[key], CANDIDATES.get(name))
+                for e in decode(summaries[key], _candidates(summaries[key].metric))
             ]
             if not on_site == stored == fresh:
                 yield f"{name} of {key}: the site, the store and a fresh decoding differ"
