@@ -100,7 +100,7 @@ events_option = click.option(
     multiple=True,
     type=PATH,
     metavar="FILE",
-    help="Events that the charts over periods mark, such as releases: a .csv with the columns `date` and `label`; repeatable.",
+    help="Events that the charts over periods mark, such as releases: a .csv with the columns `date` and `label`, and `metric` for what is about one alone; repeatable.",
 )
 
 

@@ -93,6 +93,12 @@ def _webhook(_: click.Context, __: click.Parameter, url: str | None) -> str | No
     metavar="FILE",
     help="Write an Atom feed of all alarms of the metric in the database.",
 )
+@click.option(
+    "--out",
+    type=PATH,
+    metavar="FILE",
+    help="Output file (.csv) of all alarms of the metric in the database, as events that `hubbub explore --events` marks in charts.",
+)
 @json_option
 @statistics_option(
     "--false-alarms",
@@ -121,6 +127,7 @@ def command(
     open_after: int | None,
     webhook: str | None,
     atom_path: Path | None,
+    out: Path | None,
     as_json: bool,
     false_alarms: float,
     baseline: int,
@@ -145,14 +152,16 @@ def command(
     from hubbub.metrics.group import PERIOD
     from hubbub_decoder.comparison.trends import divide
     from hubbub_decoder.data.candidates import read_candidates
+    from hubbub_decoder.data.events import format_events
     from hubbub_decoder.data.output_files import atomic_write, check_output_path
     from hubbub_decoder.results_store.database import open_results_database
     from hubbub_decoder.watch.look import Rules
-    from hubbub_decoder.watch.notifications import alarm_feed, post_alarms
+    from hubbub_decoder.watch.notifications import alarm_events, alarm_feed, post_alarms
     from hubbub_decoder.watch.watch import watch
 
-    if atom_path is not None:
-        check_output_path(atom_path)
+    for path in (atom_path, out):
+        if path is not None:
+            check_output_path(path)
     limits = {value: (low, high) for value, low, high in bands}
     rules = Rules(false_alarms, baseline, limits, smallest_change, fewest_reports, not independent_clients)
     candidates = None if candidates_path is None else read_candidates(candidates_path)
@@ -177,6 +186,9 @@ def command(
     if atom_path is not None:
         with atomic_write(atom_path) as file:
             file.write(alarm_feed(metric, looks))
+    if out is not None:
+        with atomic_write(out) as file:
+            file.write(format_events(alarm_events(metric, looks)))
     if found.new_alarms:
         raise SystemExit(ALARM_EXIT_CODE)
 

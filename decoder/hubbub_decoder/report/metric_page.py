@@ -119,7 +119,7 @@ def render_metric(
     unit = (buckets.unit if buckets is not None else "") or metric.name
     has_buckets = numbers is not None and numbers["numbers"]["buckets"]
     changes = [] if compared is None else list(change_rows(compared))
-    marked = marked_periods(events, days, metric.period) if by == PERIOD else {}
+    marked = marked_periods(events, metric.name, days, metric.period) if by == PERIOD else {}
     return render(
         "metric.html.j2",
         scripts,

@@ -1,4 +1,4 @@
-"""How an alarm reaches people: as a sentence, as a webhook, and in an Atom feed."""
+"""How an alarm reaches people: as a sentence, as a webhook, in an Atom feed, and as a mark in charts."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from hubbub.metrics.periods import Period
 from hubbub.text import escape_untrusted
 from hubbub.wire.json_values import json_value
 from hubbub.wire.urls import is_loopback
+from hubbub_decoder.data.events import Event
 from hubbub_decoder.documents.atom import MAX_ENTRIES, AtomEntry, atom_feed
 from hubbub_decoder.documents.document import format_share
 from hubbub_decoder.errors import OutputError
@@ -98,16 +99,29 @@ def post_alarms(url: str, metric: Metric, alarms: Sequence[Alarm]) -> None:
 
 def alarm_feed(metric: Metric, looks: Mapping[str, Look]) -> bytes:
     """Atom feed of the new alarms of all looks at a metric, the latest first. It depends on these looks alone."""
-    new = [alarm for look in looks.values() for alarm in stored_alarms(look) if alarm.is_new]
-    latest = sorted(new, key=lambda alarm: (alarm.period, alarm.key), reverse=True)[:MAX_ENTRIES]
+    latest = sorted(_new_alarms(looks), key=lambda alarm: (alarm.period, alarm.key), reverse=True)[:MAX_ENTRIES]
     return atom_feed(f"Alarms of {metric.title}", _urn(metric, ()), [_entry(metric, alarm) for alarm in latest])
+
+
+def alarm_events(metric: Metric, looks: Mapping[str, Look]) -> list[Event]:
+    """Events of the new alarms of all looks at a metric, at their periods."""
+    return sorted(Event(alarm.period, f"alarm: {_title(alarm)}", metric.name) for alarm in _new_alarms(looks))
+
+
+def _new_alarms(looks: Mapping[str, Look]) -> list[Alarm]:
+    return [alarm for look in looks.values() for alarm in stored_alarms(look) if alarm.is_new]
+
+
+def _title(alarm: Alarm) -> str:
+    value = escape_untrusted(alarm.value)
+    return {"change": f"{value} has changed", "band": f"{value} has left its band", "reports": "few reports"}[
+        alarm.rule
+    ]
 
 
 def _entry(metric: Metric, alarm: Alarm) -> AtomEntry:
     end = Period(date.fromisoformat(alarm.period), metric.period).next()
-    value = escape_untrusted(alarm.value)
-    words = {"change": f"{value} has changed", "band": f"{value} has left its band", "reports": "few reports"}
-    title = f"{metric.title}, {alarm.period}: {words[alarm.rule]}"
+    title = f"{metric.title}, {alarm.period}: {_title(alarm)}"
     return AtomEntry(title, _urn(metric, (alarm.period, *alarm.key)), f"{end}T00:00:00Z", alarm_sentence(alarm))
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import tempfile
+from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
 
@@ -13,8 +15,16 @@ from hypothesis import strategies as st
 
 from hubbub.cli import main
 from hubbub.metrics.periods import Period, PeriodKind
+from hubbub.text import escape_untrusted, short_labels
 from hubbub_decoder import EventError
-from hubbub_decoder.data.events import MAX_FILE_BYTES, Event, marked_periods, read_events
+from hubbub_decoder.data.events import (
+    MAX_FILE_BYTES,
+    MAX_LABEL_CHARACTERS,
+    Event,
+    format_events,
+    marked_periods,
+    read_events,
+)
 
 RELEASE = Event("2026-10-05", "2.1")
 
@@ -26,9 +36,10 @@ RELEASE = Event("2026-10-05", "2.1")
         ("\ufeffLabel, Date\r\n2.1,2026-10-05\r\n\r\n2.1,2026-10-05\r\n", [RELEASE]),
         ('date,label\n2026-10-06,"<b>2.2, ""beta"""\n2026-10-05,2.1', [RELEASE, Event("2026-10-06", '<b>2.2, "beta"')]),
         ("date,label\n2026-10-05,'=1+1\n", [Event("2026-10-05", "=1+1")]),
+        ("metric,date,label\ntheme,2026-10-05,2.1\n", [Event("2026-10-05", "2.1", "theme")]),
         ("date,label\n", []),
     ],
-    ids=["a line", "a spreadsheet's", "quotes and order", "a formula", "no event yet"],
+    ids=["a line", "a spreadsheet's", "quotes and order", "a formula", "of a metric", "no event yet"],
 )
 def test_events_are_read_in_order_of_time_and_once(content: str, events: list[Event], tmp_path: Path) -> None:
     path = tmp_path / "releases.csv"
@@ -90,8 +101,9 @@ def test_an_event_is_marked_at_the_first_shown_period_that_ends_after_it(
     """For every event by the definition; one before the first period, or after the last one, is marked at none."""
     first = date(2026, 1, 1)
     periods = sorted({Period.containing(kind, first + timedelta(days=number)) for number in shown})
-    events = {Event(str(first + timedelta(days=number)), f"event {number}") for number in days}
-    found = marked_periods(events, [*map(str, periods)], kind)
+    events = {Event(str(first + timedelta(days=number)), f"event {number}", "a" * (number % 2)) for number in days}
+    others = {Event(event.day, event.label, "b") for event in events}
+    found = marked_periods(events | others, "a", [*map(str, periods)], kind)
     expected = dict[str, list[Event]]()
     for event in sorted(events):
         later = [period for period in periods if period.next().start > date.fromisoformat(event.day)]
@@ -99,6 +111,23 @@ def test_an_event_is_marked_at_the_first_shown_period_that_ends_after_it(
             expected.setdefault(str(later[0]), []).append(event)
     assert found == expected
     assert list(found) == sorted(found)
+
+
+@given(
+    st.lists(st.builds(Event, st.dates().map(str), st.text(min_size=1, max_size=300), st.sampled_from(["", "theme"])))
+)
+def test_written_events_are_read(events: list[Event]) -> None:
+    """Labels without characters that white space or a limit takes away."""
+    kept = [replace(event, label=escape_untrusted(event.label).strip() or "x") for event in events]
+    kept = [
+        replace(event, label=short_labels([event.label], MAX_LABEL_CHARACTERS)[0])
+        for event in kept
+        if event.day < "9999"
+    ]
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "events.csv"
+        path.write_bytes(format_events(kept))
+        assert read_events([path]) == tuple(sorted({*kept}))
 
 
 def test_decode_refuses_events_without_a_page_over_periods(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from hubbub.cli import main
+from hubbub_decoder.data.events import read_events
 from tests.decoder.watch.test_notifications import webhook
 from tests.support.paths import DOCS
 
@@ -62,3 +63,6 @@ def test_commands_of_a_nightly_run_end_without_an_error_at_an_alarm(
     (body,) = server.bodies
     assert body["text"].count("changed by") == len(body["alarms"]) == 2
     assert (tmp_path / "alarms.atom").read_text().count("<entry>") == 2
+    assert [(event.metric, event.label.split()[0]) for event in read_events([tmp_path / "alarms.csv"])] == [
+        ("theme", "alarm:")
+    ] * 2
