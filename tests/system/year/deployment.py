@@ -63,9 +63,9 @@ def lived(directory: Path, seed: int, days: int, number: int) -> Iterator[Deploy
     chance = Random(f"year {seed}")  # noqa: S311  (a simulation)
     start = datetime.combine(START, datetime.min.time(), UTC)
     world = World(start)
-    own = definitions_of(FIRST, SECOND, (TRAVELLED,))
+    asked = definitions_of(FIRST, SECOND, (TRAVELLED,))
     database, released = _upgraded(directory / "release")
-    definitions = Definitions([*released.versions(), *own.versions()])
+    definitions = Definitions([*released.versions(), *asked.versions()])
     service = Service(database, definitions, world, Random(chance.random()))  # noqa: S311
     upgrade = START + timedelta(days=days // 2)
     releases = [Release("1.9", FIRST), Release("2.0", SECOND)]

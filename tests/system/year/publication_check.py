@@ -54,8 +54,12 @@ def counted(summary: Summary) -> np.ndarray[Any, Any]:
 
 def summaries_of(directory: Path) -> dict[Key, Summary]:
     """Return the downloaded summaries by metric, group and period."""
-    summaries = (read_summary(path) for path in directory.rglob("*.parquet"))
-    return {(*collection_of(summary.metric), *summary.periods): summary for summary in summaries}
+    found = dict[Key, Summary]()
+    for path in directory.rglob("*.parquet"):
+        summary = read_summary(path)
+        (period,) = summary.periods
+        found[*collection_of(summary.metric), period] = summary
+    return found
 
 
 def count_faults(deployment: Deployment) -> Iterator[str]:
