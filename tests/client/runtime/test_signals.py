@@ -215,8 +215,11 @@ def listen() -> Iterator[Callable[[Callable[[], object]], Handler]]:
         logging.getLogger("hubbub").removeHandler(listener)
 
 
-def test_log_handler_may_record(rig: Rig, listen: Callable[[Callable[[], object]], Handler]) -> None:
+def test_log_handler_may_record(
+    rig: Rig, listen: Callable[[Callable[[], object]], Handler], caplog: pytest.LogCaptureFixture
+) -> None:
     """A handler's own lock and the journal's were taken in both orders. Messages are now emitted while no lock is held."""
+    caplog.set_level(logging.INFO, "hubbub")
     disk = SimulatedDisk()
     client = rig.agreed(disk=disk)
     collaborators(client).uploader.start().stop(5)

@@ -59,6 +59,7 @@ def test_figures_of_a_run_are_written(place: Path) -> None:  # noqa: F811
         "published": 2,
         "waiting": 2,
         "withheld": 1,
+        "withdrawn": 0,
         "failed": 0,
     }
     before = file.read_bytes()
