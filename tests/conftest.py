@@ -21,6 +21,7 @@ settings.register_profile("hubbub", parent=settings(), deadline=None)
 settings.load_profile("hubbub")
 _TAKE_MINUTES = (
     "tests/typescript/test_conformance.py",
+    "tests/system/test_year.py",
     "tests/deploy/test_image.py",
     "tests/client/conformance/test_faulty_clients.py",
     "tests/contracts/test_docs_site.py",
