@@ -90,13 +90,13 @@ def test_a_refusal_under_a_wrong_clock_is_logged_as_a_wrong_clock(
 ) -> None:
     """The url and the aggregator, which the log named, too, are well."""
     _, aggregator = world
-    client = rig.agreed(HOMEPAGE, transport=aggregator)
     rig.clock.move(days=20)
-    while collaborators(client).sender.attempt() == 0.0:
-        pass
-    rig.clock.move(days=2)
-    while collaborators(client).sender.attempt() == 0.0:
-        pass
+    client = rig.agreed(HOMEPAGE, transport=aggregator)
+    for _ in range(4):
+        client.record("homepage", "https://example.org/")
+        rig.clock.move(days=1)
+        while collaborators(client).sender.attempt() == 0.0:
+            pass
     assert aggregator.early
     assert "set the clock" in caplog.text
     assert "url" not in caplog.text

@@ -19,6 +19,7 @@ from hubbub import Consent, ParameterError
 from hubbub.client import collaborators, debugged_clients
 from hubbub.sdk import assembly
 from hubbub.sdk.configuration import environment_settings
+from hubbub.sdk.recording import recorder
 from hubbub.sdk.runtime.safe_logging import holds_journal
 from hubbub.sdk.transparency import debug_mode
 from hubbub.sdk.upload.retry_policy import NO_RESPONSE, UploadResponse
@@ -226,6 +227,7 @@ def test_debug_mode_prints_while_no_lock_is_held(
     limit: dict[str, str], rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A stderr that waits for another thread, which records, must not wait for ever."""
+    monkeypatch.setattr(recorder, "WAIT_SECONDS", 60)  # a recording that waits in memory prints later
     held: dict[str, bool] = {}
     monkeypatch.setattr(debug_mode, "print_line", lambda text: held.update({text: holds_journal()}))
     client = rig.client(HOMEPAGE, environment={"HUBBUB_DEBUG": "1"} | limit)
