@@ -59,7 +59,7 @@ $(VENV)/.release-installed: $(VENV)/.dev-installed
 demo: $(VENV)/.demo-installed        ## the whole pipeline on real data: true and estimated shares, and a page with plots
 	$(BIN)/hubbub demo
 
-test: $(VENV)/.dev-installed         ## the tests that are not marked slow: about six minutes on two cores
+test: $(VENV)/.dev-installed         ## the tests that are not marked slow: about twelve minutes on two cores
 	$(BIN)/pytest -q -n logical --dist loadfile -m "not slow"
 
 TYPESCRIPT := clients/typescript
