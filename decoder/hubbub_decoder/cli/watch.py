@@ -153,15 +153,16 @@ def command(
     from hubbub_decoder.comparison.trends import divide
     from hubbub_decoder.data.candidates import read_candidates
     from hubbub_decoder.data.events import format_events
-    from hubbub_decoder.data.output_files import atomic_write, check_output_path
+    from hubbub_decoder.data.output_files import atomic_write, check_output_path, check_result_paths
     from hubbub_decoder.results_store.database import open_results_database
     from hubbub_decoder.watch.look import Rules
     from hubbub_decoder.watch.notifications import alarm_events, alarm_feed, post_alarms
     from hubbub_decoder.watch.watch import watch
 
-    for path in (atom_path, out):
-        if path is not None:
-            check_output_path(path)
+    inputs = (*summaries, candidates_path, Path(database))  # a PostgreSQL database is no path that exists
+    if atom_path is not None:
+        check_output_path(atom_path, inputs)
+    check_result_paths(out, suffixes=(".csv",), inputs=inputs)
     limits = {value: (low, high) for value, low, high in bands}
     rules = Rules(false_alarms, baseline, limits, smallest_change, fewest_reports, not independent_clients)
     candidates = None if candidates_path is None else read_candidates(candidates_path)

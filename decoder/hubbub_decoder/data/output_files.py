@@ -35,8 +35,10 @@ def atomic_write(path: str | Path, *, private: bool = False) -> Iterator[IO[byte
         raise OutputError(f"{path} cannot be written: {problem.strerror}.") from None
 
 
-def check_output_path(path: Path) -> None:
-    """Raise OutputError if no file can be created at `path`."""
+def check_output_path(path: Path, inputs: Iterable[Path | None] = ()) -> None:
+    """Raise OutputError if no file can be created at `path`, or if it is one of the inputs; None for those that are not given."""
+    if path.exists() and any(given is not None and given.exists() and given.samefile(path) for given in inputs):
+        raise OutputError(f"{path} is an input of this command, and would be lost. Name another file.")
     if path.is_dir():
         raise OutputError(f"{path} is a directory. Name a file in it.")
     if not path.parent.is_dir():
@@ -53,11 +55,11 @@ def make_directory(path: Path) -> None:
         raise OutputError(f"{path} cannot be written: {problem.strerror}.") from None
 
 
-def check_table_path(path: Path, suffixes: Sequence[str] = TABLES) -> None:
-    """Raise OutputError unless `path` ends in one of the suffixes, and can be written."""
+def check_table_path(path: Path, suffixes: Sequence[str] = TABLES, inputs: Iterable[Path | None] = ()) -> None:
+    """Raise OutputError unless `path` ends in one of the suffixes, can be written, and is none of the inputs."""
     if path.suffix.lower() not in suffixes:
         raise OutputError(f"{path} must end in {join_suffixes(suffixes)}. The suffix selects the format.")
-    check_output_path(path)
+    check_output_path(path, inputs)
 
 
 def join_suffixes(suffixes: Sequence[str]) -> str:
@@ -85,9 +87,7 @@ def check_result_paths(
     inputs : files that the table must not replace; None for those that are not given
     """
     if out is not None:
-        check_table_path(out, suffixes)
-        if out.exists() and any(path is not None and path.exists() and path.samefile(out) for path in inputs):
-            raise OutputError(f"{out} is an input of this command, and would be lost. Name another file.")
+        check_table_path(out, suffixes, inputs)
     if plot is not None:
         check_plot_path(plot)
 

@@ -182,3 +182,24 @@ def test_file_of_the_feed_is_checked_before_the_work(watched: list[str], tmp_pat
     assert result.exit_code == 1
     assert "there is no directory" in result.stderr
     assert not (tmp_path / "watch.sqlite").exists()
+
+
+@pytest.mark.parametrize("option", ["--atom", "--out"])
+def test_an_output_never_replaces_what_the_command_reads(option: str, watched: list[str], tmp_path: Path) -> None:
+    """A summary and the database, which the run before has made, also if their names end as the output's."""
+    summary = next(Path(argument) for argument in watched if argument.endswith(".parquet"))
+    database = tmp_path / "watch.csv"
+    named = [argument.replace("watch.sqlite", database.name) for argument in watched]
+    assert run(*named).exit_code == 3
+    link = tmp_path / "link.csv"
+    link.symlink_to(summary)
+    for path, read in ((link, summary), (database, database)):
+        before = read.read_bytes()
+        result = run(*named, option, str(path))
+        assert (result.exit_code, read.read_bytes()) == (1, before)
+        assert "is an input of this command, and would be lost. Name another file." in result.stderr
+
+
+def test_file_of_alarms_ends_in_csv(watched: list[str], tmp_path: Path) -> None:
+    result = run(*watched, "--out", str(tmp_path / "alarms.parquet"))
+    assert (result.exit_code, "must end in .csv" in result.stderr) == (1, True)
