@@ -1,4 +1,4 @@
-"""Group commit: one transaction stores all batches that arrived during the commit before."""
+"""Group commit: one transaction stores all batches that arrived since the commit before began."""
 
 from __future__ import annotations
 
@@ -21,6 +21,9 @@ from hubbub_aggregator.store.interface import AppendResult, ReportStore
 
 _BATCH_OVERHEAD_BYTES = 1_024
 """Memory of a queued batch without its reports: id, future, request."""
+
+COMMIT_INTERVAL_SECONDS = 0.002
+"""Least time between the starts of two commits. A batch that arrives later does not wait; under load more batches share a commit."""
 
 _COMMIT_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)  # seconds
 
@@ -46,13 +49,14 @@ class GroupCommit:
         settings: Settings,
         job_health: JobHealth | None = None,
         clock: Callable[[], float] = time.monotonic,
+        pause: Callable[[float], None] = time.sleep,
     ) -> None:
         self._store = store
         self._settings = settings
         self._loop = asyncio.get_running_loop()
         self._queue: SimpleQueue[_QueuedBatch | None] = SimpleQueue()
         self._job_health = job_health or JobHealth()
-        self._clock = clock
+        self._clock, self._pause = clock, pause
         self._queued_bytes = 0
         self.commits = Histogram(
             "hubbub_commit_seconds", "Duration of a commit.", registry=None, buckets=_COMMIT_BUCKETS
@@ -95,7 +99,11 @@ class GroupCommit:
         self._thread.join()
 
     def _run(self) -> None:
+        next_commit = -math.inf
         while (first := self._queue.get()) is not None:
+            if (wait := next_commit - self._clock()) > 0:
+                self._pause(wait)
+            next_commit = self._clock() + COMMIT_INTERVAL_SECONDS
             group = self._take_queued([first], self._settings.max_commit_bytes)
             appended: list[AppendResult] | None = None
             began = time.perf_counter()

@@ -15,7 +15,7 @@ from hubbub import Batch, Definitions, Metric, RefusedError
 from hubbub.wire.problems import ProblemType
 from hubbub_aggregator.database.engine import open_sqlite
 from hubbub_aggregator.pipeline.folding import read_summary
-from hubbub_aggregator.pipeline.group_commit import GroupCommit
+from hubbub_aggregator.pipeline.group_commit import COMMIT_INTERVAL_SECONDS, GroupCommit
 from hubbub_aggregator.settings import Settings
 from hubbub_aggregator.store.append import SqlAppender
 from hubbub_aggregator.store.interface import AppendResult
@@ -86,6 +86,25 @@ def test_batches_arriving_during_a_commit_share_the_next_commit(
     assert gated.groups == [1, 21]
     (holding,) = gated.read(metric.digest)
     assert (len(holding.segments), len(holding.cohorts)) == (2, 40)
+    gated.close()
+
+
+def test_only_a_batch_within_the_interval_of_the_commit_before_waits(
+    gated: GatedStore, metric: Metric, make_batch: MakeBatch
+) -> None:
+    now, pauses = 100.0, list[float]()
+
+    async def scenario() -> None:
+        nonlocal now
+        writer = GroupCommit(gated, Settings(), clock=lambda: now, pause=pauses.append)
+        for elapsed in (0, COMMIT_INTERVAL_SECONDS / 4, COMMIT_INTERVAL_SECONDS):
+            now += elapsed
+            assert await writer.write(make_batch(metric)) is AppendResult.STORED
+        await asyncio.to_thread(writer.close)
+
+    gated.gate.set()
+    asyncio.run(scenario())
+    assert pauses == [pytest.approx(COMMIT_INTERVAL_SECONDS * 3 / 4)]
     gated.close()
 
 
