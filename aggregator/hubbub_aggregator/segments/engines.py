@@ -98,7 +98,7 @@ class Engine(Protocol):
 
 
 class ArrowEngine:
-    """Counts on one machine: it finds repeated ids in this process, and counts in several, by default one for each core."""
+    """Counts on one machine: it finds repeated ids in threads, and counts in processes, by default as many as there are cores."""
 
     def __init__(self, processes: int | None = None) -> None:
         self._processes = processes or os.cpu_count() or 1
@@ -109,7 +109,7 @@ class ArrowEngine:
         Ids are sorted with numpy, beyond two million in temporary files.
         """
         try:
-            return repeated_positions(blocks)
+            return repeated_positions(blocks, self._processes)
         except OSError as problem:
             raise StoreError(
                 f"temporary files for batch ids: {problem.strerror}. Nothing was counted: set TMPDIR to a directory "

@@ -6,6 +6,7 @@ A row is three int64: both halves of the id, and its position. Positions order t
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from itertools import pairwise
 from tempfile import TemporaryFile
@@ -57,7 +58,7 @@ def positions_in(positions: Ints, segments: range) -> Ints:
 def by_bucket(rows: Ints) -> Iterator[Ints]:
     """Yield the rows of each bucket; equal ids are in one bucket, that of their first byte."""
     buckets = (rows[:, 0] & 0xFF).astype(np.uint8)
-    ordered = rows[np.argsort(buckets, kind="stable")]  # a radix sort
+    ordered = rows.take(np.argsort(buckets, kind="stable"), axis=0)  # a radix sort
     ends = np.cumsum(np.bincount(buckets, minlength=NUM_BUCKETS))
     yield from np.split(ordered, ends[:-1])
 
@@ -80,33 +81,44 @@ def repeated_in(rows: Ints) -> Ints:
     return repeated
 
 
-def repeated_positions(blocks: Iterable[Ints]) -> Ints:
+def repeated_positions(blocks: Iterable[Ints], threads: int) -> Ints:
     """Return the positions of all rows of all blocks but the first of each id, ascending.
 
     Up to two million rows are sorted in memory. More are divided into 256 temporary files by the first byte of the id, 24 bytes a row, and
-    each file is sorted in memory.
+    each file is sorted in memory. numpy sorts and copies without the interpreter's lock, so threads share the work.
     """
+    parts = _in_parts(blocks)
+    first = next(parts)
+    if len(first) < _MAX_ROWS_IN_MEMORY:
+        return np.sort(repeated_in(first))
     with ExitStack() as stack:
-        files = list[IO[bytes]]()
-        pending, size = [np.zeros((0, 3), np.int64)], 0
-        for block in blocks:
-            pending.append(block)
-            size += len(block)
-            if size >= _MAX_ROWS_IN_MEMORY:
-                files = files or [stack.enter_context(TemporaryFile()) for _ in range(NUM_BUCKETS)]
-                _append(files, pending)
-                pending, size = [np.zeros((0, 3), np.int64)], 0
-        if not files:
-            return np.sort(repeated_in(np.concatenate(pending)))
-        _append(files, pending)
-        return np.sort(np.concatenate([repeated_in(_read(file)) for file in files]))
+        files = [stack.enter_context(TemporaryFile()) for _ in range(NUM_BUCKETS)]
+        pool = stack.enter_context(ThreadPoolExecutor(threads))
+        division = pool.submit(_append, files, first)
+        for part in parts:  # read while the part before is divided
+            division.result()
+            division = pool.submit(_append, files, part)
+        division.result()
+        return np.sort(np.concatenate(list(pool.map(_repeated_in_file, files))))
 
 
-def _append(files: Iterable[IO[bytes]], rows: list[Ints]) -> None:
-    for file, some in zip(files, by_bucket(np.concatenate(rows)), strict=True):
+def _in_parts(blocks: Iterable[Ints]) -> Iterator[Ints]:
+    """Yield all rows in parts of at least two million; the last part has fewer."""
+    pending, size = [np.zeros((0, 3), np.int64)], 0
+    for block in blocks:
+        pending.append(block)
+        size += len(block)
+        if size >= _MAX_ROWS_IN_MEMORY:
+            yield np.concatenate(pending)
+            pending, size = [np.zeros((0, 3), np.int64)], 0
+    yield np.concatenate(pending)
+
+
+def _append(files: Iterable[IO[bytes]], rows: Ints) -> None:
+    for file, some in zip(files, by_bucket(rows), strict=True):
         file.write(some.data)
 
 
-def _read(file: IO[bytes]) -> Ints:
+def _repeated_in_file(file: IO[bytes]) -> Ints:
     file.seek(0)
-    return np.frombuffer(file.read(), np.int64).reshape(-1, 3)
+    return repeated_in(np.frombuffer(file.read(), np.int64).reshape(-1, 3))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import pytest
@@ -49,14 +49,21 @@ def test_repeated_ids_are_those_of_a_dictionary(monkeypatch: pytest.MonkeyPatch,
     assert ArrowEngine().repeated(iter([])).tolist() == []
 
 
-def test_full_disk_of_temporary_files_is_an_error_with_the_next_step(monkeypatch: pytest.MonkeyPatch) -> None:
+def refuse() -> IO[bytes]:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def full() -> IO[bytes]:
+    return Path("/dev/full").open("wb")
+
+
+@pytest.mark.parametrize("make", [refuse, full])
+def test_full_disk_of_temporary_files_is_an_error_with_the_next_step(
+    monkeypatch: pytest.MonkeyPatch, make: Callable[[], IO[bytes]]
+) -> None:
     """So that `hubbub fold` names the folder and goes on with the others."""
-
-    def refuse() -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
     monkeypatch.setattr(repeated_ids, "_MAX_ROWS_IN_MEMORY", 100)
-    monkeypatch.setattr(repeated_ids, "TemporaryFile", refuse)
+    monkeypatch.setattr(repeated_ids, "TemporaryFile", make)
     with pytest.raises(StoreError, match=r"No space left on device\. Nothing was counted: set TMPDIR"):
         ArrowEngine().repeated(draw_blocks(np.random.default_rng(0)))
 
