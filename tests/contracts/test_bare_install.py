@@ -10,7 +10,7 @@ import subprocess
 import sys
 import venv
 from collections.abc import Callable
-from importlib.metadata import version
+from importlib.metadata import requires, version
 from pathlib import Path
 
 import pytest
@@ -43,14 +43,16 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place / "dist"
 
 
-@pytest.fixture(scope="module")
-def bare(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An empty environment after `pip install hubbub-telemetry`."""
+@pytest.fixture(scope="module", params=["newest", "oldest"])
+def bare(request: pytest.FixtureRequest, wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty environment after `pip install hubbub-telemetry`, with the newest dependencies or the oldest that it admits."""
+    admitted = [requirement for requirement in requires(DISTRIBUTION) or () if "extra ==" not in requirement]
+    pins = [requirement.replace(">=", "==") for requirement in admitted] if request.param == "oldest" else []
     place = tmp_path_factory.mktemp("bare")
     venv.create(place / "venv", with_pip=True)
     python = place / "venv" / "bin" / "python"
     options = ("--quiet", "--disable-pip-version-check", "--find-links", wheels)
-    subprocess.run([python, "-m", "pip", "install", *options, DISTRIBUTION], check=True)
+    subprocess.run([python, "-m", "pip", "install", *options, DISTRIBUTION, *pins], check=True)
     return python
 
 

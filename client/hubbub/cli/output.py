@@ -21,7 +21,8 @@ PATH = click.Path(path_type=Path, readable=False)
 """Path argument. click does not check it; the function that opens the file reports all errors in the same form."""
 
 
-class Program(click.ParamType[tuple[str, ...]]):
+# generic since click 8.4, and the client needs 8.1
+class Program(click.ParamType):  # type: ignore[type-arg]
     """Program with its arguments, in the words of a shell; it is started without one."""
 
     name = "command"
