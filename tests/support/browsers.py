@@ -66,7 +66,12 @@ class Chromium:
         return self._driver.execute_script(script)
 
     def run_async(self, script: str) -> Any:
-        return self._driver.execute_async_script(script)
+        """Chromium itself waits for the end: its driver would look every tenth of a second, which is most of the time of a short script."""
+        promise = f"new Promise((done) => (function () {{ {script}\n }})(done))"
+        evaluation = {"expression": promise, "awaitPromise": True, "returnByValue": True}
+        found = self._driver.execute_cdp_cmd("Runtime.evaluate", evaluation)
+        assert "exceptionDetails" not in found, found["exceptionDetails"]
+        return found["result"].get("value")
 
     def complaints(self) -> list[str]:
         return [
