@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner
 
 from hubbub.cli import main
-from hubbub.conformance.rules import all_rules
 from tests.support.browsers import require_browser
+from tests.support.quick_rules import QUICK_RULES, RULE_THAT_WAITS
 from tests.typescript.conftest import Built
 
 SHARES_A_DIRECTORY = 133
@@ -31,15 +31,12 @@ def check(command: Sequence[str], *options: str, unclaimed: Collection[int] = ()
 
 
 def test_quick_rules_in_node(node_adapter: Sequence[str]) -> None:
-    """All but the one that waits ten seconds."""
-    quick = [rule.number for rule in all_rules() if rule.title != "gives up an answer after ten seconds"]
-    assert len(quick) == len(all_rules()) - 1
-    check(node_adapter, *(word for number in quick for word in ("--rule", str(number))))
+    check(node_adapter, *QUICK_RULES)
 
 
 @pytest.mark.slow
-def test_every_rule_in_node(node_adapter: Sequence[str]) -> None:
-    check(node_adapter)
+def test_the_rule_that_waits_in_node(node_adapter: Sequence[str]) -> None:
+    check(node_adapter, RULE_THAT_WAITS)
 
 
 @pytest.mark.slow

@@ -12,9 +12,9 @@ from hubbub.conformance.results import Verdict
 from hubbub.conformance.rules import all_rules
 from tests.client.conformance.faulty_clients import FAULTY_CLIENTS, adapter_of, replaced
 from tests.support.paths import REPOSITORY
+from tests.support.quick_rules import WAITS_TEN_SECONDS
 
 RULES = {rule.number: rule for rule in all_rules()}
-WAITS_TEN_SECONDS = 112
 SAMPLED = int(os.environ.get("HUBBUB_TEST_FAULTY_CLIENTS", "12"))
 """Faulty clients of a run, chosen at random; a fourth of them are tested by the earlier rules, too."""
 
