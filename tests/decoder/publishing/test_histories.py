@@ -30,11 +30,12 @@ from hubbub.metrics.group import Group
 from hubbub.metrics.metric import folder_of
 from hubbub.privacy import epsilon
 from hubbub.summary import BitCounts, Summary, read_collected, summary_to_bytes
-from hubbub_decoder import decode, simulate
+from hubbub_decoder import simulate
 from hubbub_decoder.batch_decoding import run as batch_run
 from hubbub_decoder.batch_decoding import tasks
 from hubbub_decoder.publishing.names import page_name
 from hubbub_decoder.results_store.store import PeriodKey
+from tests.decoder.publishing.conftest import decode_once
 from tests.decoder.publishing.interruptions import kill_before_write
 from tests.decoder.publishing.test_publish import DARK, DAYS, PAGE, files
 
@@ -88,19 +89,6 @@ def simulated(series: str, day: str, version: int) -> BitCounts:
     rng = np.random.default_rng([version, DAYS.index(day), [*SERIES].index(series)])
     counts = simulate(metric, values, rng, no_value=people - people // 2, periods=[day])
     return replace(counts.bit_counts(), closed=version != 5)
-
-
-decodings: dict[Any, Any] = {}
-
-
-def decode_once(summary: Summary, candidates: Any, **options: Any) -> Any:
-    """`decode`; the same counts are not decoded again in each night."""
-    counts = summary.bit_counts()
-    names = None if candidates is None else tuple(candidates if isinstance(candidates, list) else candidates.groups)
-    key = counts.metric.digest, counts.periods, counts.ones.tobytes(), names, tuple(options.items())
-    if key not in decodings:
-        decodings[key] = decode(summary, candidates, **options)
-    return decodings[key]
 
 
 def decode_all_but(failing: str, summary: Summary, candidates: Any, **options: Any) -> Any:

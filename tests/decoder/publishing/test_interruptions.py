@@ -16,24 +16,17 @@ import numpy as np
 import pytest
 
 from hubbub.privacy import epsilon
-from hubbub_decoder.batch_decoding import run as batch_run
 from hubbub_decoder.errors import OutputError
 from hubbub_decoder.publishing.plan import PeriodStatus
 from hubbub_decoder.results_store import store as results_store
 from hubbub_decoder.results_store.schema import open_database
 from tests.decoder.publishing.interruptions import call_before_writes
-from tests.decoder.publishing.test_histories import decode_once
 from tests.decoder.publishing.test_publish import DARK, DAYS, PAGE, document, files, place, run, write_day  # noqa: F401  (a fixture)
 
 pytestmark = [
     pytest.mark.usefixtures("place"),
     pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning"),  # of Python 3.12 and later, with threads
 ]
-
-
-@pytest.fixture(autouse=True)
-def decoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch_run, "decode", decode_once)
 
 
 def interrupted(place: Path, at: int, end: Callable[[], None], **terms: Any) -> tuple[int, int]:  # noqa: F811
