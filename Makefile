@@ -139,7 +139,9 @@ seeds: $(VENV)/.dev-installed        ## run every statistical test with 20 unsee
 
 # The figures of the documents are tests of these, and must be the same with whatever pip installs.
 FIGURES := $(addprefix tests/system/test_,readme.py tutorial.py results_docs.py analysis_docs.py ordinal_docs.py) tests/decoder/test_recorded_decodes.py
-LIBRARY_TESTS ?= tests/client tests/aggregator tests/decoder tests/contracts/test_commands.py
+# Minutes of enumerations, faults and kills, which test code of this project. What they call of Python and the libraries, other tests call, too.
+ONCE := $(addprefix tests/,client/privacy/test_guarantees.py $(addprefix decoder/,audit/test_broken_clients.py inference/test_dominating_strings.py inference/test_weighted_tests.py publishing/test_interruptions.py))
+LIBRARY_TESTS ?= tests/client tests/aggregator tests/decoder tests/contracts/test_commands.py $(addprefix --ignore=,$(ONCE))
 FAST := -q -n logical --dist loadfile -p no:cacheprovider -m "not slow"
 
 MINORS ?= 14 13 12 11
