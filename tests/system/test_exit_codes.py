@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from hubbub import Batch, Client, Metric, load_definitions
 from hubbub.cli import main
 from hubbub.sdk.storage.events import JOURNAL
-from hubbub.summary import summary_to_bytes
+from hubbub.summary import read_summary, summary_to_bytes, write_summary
 from hubbub_aggregator.pipeline.folding import summary_type
 from hubbub_aggregator.segments.object_store import ObjectStore
 from hubbub_aggregator.segments.segment_file import SegmentFolder, segment_to_bytes
@@ -142,7 +142,9 @@ TABLE = [
     Row("plan metrics.toml nosuch", "a metric", LESS, "has no metric 'nosuch'"),
     Row("plan --epsilon 1 --reports 1000 --html none/page.html", "a page", LESS, "none/page.html"),
     Row("publish with_damaged --candidates lists --out-dir site", "a damaged summary", LESS, "failed: with_damaged/damaged.parquet"),
-    Row("publish summaries --candidates lists --out-dir waits", "closed periods", 3, "waiting: dark@"),
+    Row("publish closed --out-dir site1", "candidates of a closed period", LESS, "no candidates: add page.txt to the directory of --candidates, or pass --withhold page"),
+    Row("publish closed --candidates lists --out-dir site3", "", DONE, "waiting: dark@"),
+    Row("publish summaries --candidates lists --out-dir site4", "a period of each summary", LESS, "the file names no period"),
     Row("publish summaries --candidates lists --out-dir site2 --withhold page --withhold dark", "", DONE, "withheld: dark@"),
     Row("pull {url} dark --out p0.parquet --period 2024-06-15", "", DONE, ""),
     Row("pull {url} dark --out p1.parquet --period 2024-06-15 --period 2024-06-14", "a period of several", LESS, "the aggregator has no reports of 2024-06-14"),
@@ -191,6 +193,10 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         run("token create old --scope read")
         Path("hubbub.db").rename("reports.db")
     metrics = load_definitions(root / "metrics.toml")
+    (root / "closed").mkdir()
+    for metric in ("page", "dark"):
+        counts = replace(read_summary(root / f"{metric}.parquet").bit_counts(), periods=("2026-03-02",))
+        write_summary(replace(counts, closed=metric == "page"), root / "closed" / f"{metric}.parquet")
     empty = summary_to_bytes(summary_type(metrics["page"]).empty(metrics["page"]))
     (root / "empty.parquet").write_bytes(empty)
     for name in ("summaries", "with_empty", "with_damaged"):

@@ -108,8 +108,9 @@ def command(
 
     Pages of metrics show the events of --events to everyone, with their labels.
 
-    The exit code is 1 if a period failed. It is 3 if none failed, and a period waits that no option withholds: it is open, has too few
-    reports, or has no candidates.
+    A period waits while it is open, or has fewer reports than --min-reports. Joint metrics and those with `discover` are skipped, because
+    `hubbub associate` and `hubbub discover` estimate them. Neither changes the exit code. It is 1 if a period failed, for example because a
+    closed period of strings has no candidates.
 
     \b
     Example:
@@ -158,7 +159,7 @@ def _progress(outcomes: Iterator[tuple[Outcome, str]], number: int) -> Iterable[
 
 
 def _finish(results: Sequence[PeriodResult], changes: Sequence[Change] | None, site: Path, *, as_json: bool) -> None:
-    """Print what became of each period that is not published, and exit with 1 if one failed, or 3 if one waits."""
+    """Print what became of each period that is not published, and exit with 1 if one failed."""
     from dataclasses import asdict
 
     from hubbub_decoder.publishing.plan import PeriodStatus
@@ -179,5 +180,3 @@ def _finish(results: Sequence[PeriodResult], changes: Sequence[Change] | None, s
         )
     if counts[PeriodStatus.FAILED]:
         raise SystemExit(1)
-    if counts[PeriodStatus.WAITING]:
-        raise SystemExit(3)

@@ -83,21 +83,19 @@ def tasks_of_files(tasks: Sequence[Task]) -> list[Task]:
     return [replace(task, group=None) for task in tasks if task.group is None or task.group.wholes]
 
 
-def reason_of_file(task: Task) -> str | None:
-    """Why a file is never published, whatever its counts are; None: it may be."""
-    if len(task.periods) != 1:
-        held = f"adds up {len(task.periods):,} periods" if task.periods else "names no period"
-        return f"the file {held}: publish a file for each period, as `hubbub pull --all` writes it, or `hubbub simulate --out-dir`"
-    return None
-
-
 def read_period(
     task: Task, read: Callable[[Task], SummaryFile], shown: Mapping[PeriodKey, frozenset[str]]
 ) -> CountedPeriod | str:
-    """Counts of the file of a task, which has one period, or why the period is not over; shown : hashes of the counts that were published.
+    """Counts of the file of a task, or why its period is not over; shown : hashes of the counts that were published.
 
-    Raises HubbubError if there are several files, or if the name, the file or the candidates cannot be used.
+    Raises HubbubError if there are several files, if the file has not one period, if the name, the file or the candidates cannot be used, and for
+    a period that is over and has no candidates.
     """
+    if len(task.periods) != 1:
+        held = f"adds up {len(task.periods):,} periods" if task.periods else "names no period"
+        raise SummaryError(
+            f"the file {held}: publish a file for each period, as `hubbub pull --all` writes it, or `hubbub simulate --out-dir`"
+        )
     if task.metric.name == METRICS_FILE:
         raise SummaryError(
             f"{METRICS_FILE}.json of the site is the list of its metrics, so no metric of this name is published: collect it under another "
@@ -108,7 +106,11 @@ def read_period(
         names = ", ".join(escape_untrusted(file.name) for file in task.files)
         raise SummaryError(f"several files have this period, where one has all its reports: keep one of {names}")
     period = CountedPeriod(task, PeriodKey.of(task.metric, task.periods[0]), read(task))
-    return period if period.file.closed or period.counts in shown.get(period.key, ()) else _OPEN
+    if not period.file.closed and period.counts not in shown.get(period.key, ()):
+        return _OPEN
+    if task.reason_to_skip is not None:
+        raise CandidateError(f"{task.reason_to_skip}, or pass --withhold {task.metric.name}")
+    return period
 
 
 def _check_approved(candidates: Path | None) -> None:

@@ -16,7 +16,6 @@ from hubbub_decoder.publishing.complete_period import (
     CountedPeriod,
     complete_periods,
     read_period,
-    reason_of_file,
     tasks_of_files,
 )
 from hubbub_decoder.publishing.groups import reasons_to_withhold, smallest_cohorts
@@ -52,10 +51,15 @@ class Terms:
 
 
 class PeriodStatus(StrEnum):
-    """What became of a period: it is shown, will be when its summary allows it, is not because --withhold or --withdraw names it, or could not be published."""
+    """What became of a period.
+
+    It is shown; it is open, or has too few reports; its metric is estimated by another command; --withhold or --withdraw names it; or it could
+    not be published.
+    """
 
     PUBLISHED = "published"
     WAITING = "waiting"
+    SKIPPED = "skipped"
     WITHHELD = "withheld"
     WITHDRAWN = "withdrawn"
     FAILED = "failed"
@@ -219,8 +223,10 @@ def _counted(
         return PeriodResult(task.name, PeriodStatus.WITHDRAWN, _WITHDRAWN)
     if is_named(task.name, terms.withheld):
         return PeriodResult(task.name, PeriodStatus.WITHHELD, _WITHHELD)
+    if task.other_command:
+        return PeriodResult(task.name, PeriodStatus.SKIPPED, task.reason_to_skip or "")
     try:
-        found = task.reason_to_skip or reason_of_file(task) or read_period(task, index.read, shown)
+        found = read_period(task, index.read, shown)
     except HubbubError as problem:
         return PeriodResult(task.name, PeriodStatus.FAILED, str(problem))
     return PeriodResult(task.name, PeriodStatus.WAITING, found) if isinstance(found, str) else found

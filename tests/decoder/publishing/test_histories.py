@@ -345,14 +345,14 @@ def test_what_was_published_stays_or_the_run_fails(
         if rng.random() < 0.3:
             killed_at(int(rng.integers(1, 150)), tmp_path, arguments)
         done = CliRunner().invoke(main, arguments)
-        assert done.exit_code in (0, 1, 3), done.output
+        assert done.exit_code in (0, 1), done.output
         assert "Traceback" not in done.stderr
         shown = pages(files(site))
         assert {OPEN, 3 * OPEN}.isdisjoint(entry["num_reports"] for _, entry in shown.values())
         if done.stderr.startswith("Error: No summary and no published page is of"):
             assert shown == last  # an option names what was never published, and whose file is gone
             continue
-        assert (done.exit_code in (0, 3)) if night is nights[0] else done.stdout, done.output
+        assert (done.exit_code == 0) if night is nights[0] else done.stdout, done.output
         withdrawn += night.withdraw
         results = {period["name"]: period for period in json.loads(done.stdout)["periods"]}
         for name, before in published.items():
@@ -397,7 +397,7 @@ def test_what_was_published_stays_or_the_run_fails(
         assert_foreseen(foreseen, last, shown, unforeseen)
         last = shown
         statuses = {result["status"] for result in results.values()}
-        assert done.exit_code == (1 if "failed" in statuses else 3 if "waiting" in statuses else 0)
+        assert done.exit_code == ("failed" in statuses)
         if done.exit_code != 1:
             assert all(
                 named(name, [*night.withhold, *withdrawn]) or results[name]["status"] == "published"

@@ -43,6 +43,7 @@ from hubbub_decoder.results_store import store as results_store
 from hubbub_decoder.results_store.schema import open_database
 from hubbub_decoder.results_store.store import ResultsStore
 from tests.support.atom import atom_problems
+from tests.support.every_kind import METRICS
 from tests.support.report_pages import chart_data, visible_page_text
 
 PARAMS = Params(num_bits=32, num_hashes=2, num_cohorts=8, prob_p=0.25, prob_q=0.75, prob_f=0.0)
@@ -218,6 +219,7 @@ def test_small_withheld_and_multiple_periods_are_not_published(place: Path) -> N
     assert not any("dark" in name or "2026-03-01" in name for name in shown)
     assert b"dark@" not in shown["index.html"] + shown["feed.xml"] + shown["v1/index.json"]
     results = run(place)
+    assert results[f"dark {DAYS[0]}..{DAYS[1]}"].status is PeriodStatus.FAILED
     assert "adds up 2 periods" in results[f"dark {DAYS[0]}..{DAYS[1]}"].reason
     assert f"dark@{DARK.digest[:8]}/{DAYS[0]}.html" in files(place / "site")
 
@@ -681,7 +683,7 @@ def test_a_preview_says_what_changes_and_why(place: Path) -> None:
     (place / "candidates" / "page.txt").write_text("a\n")
     write_day(place, "2026-03-04", closed=False)
     done = CliRunner().invoke(main, [*arguments, "--replace", f"page/{DAYS[0]}", "--withdraw", "dark"])
-    assert done.exit_code == 3
+    assert done.exit_code == 0
     assert done.stdout.splitlines()[:-1] == [
         f"disappears: {dark}/{DAYS[0]}: --withdraw named it, which is for good",
         f"changes: {page}/{DAYS[0]}: --replace accepts its changed counts",
@@ -794,6 +796,28 @@ def test_hashes_are_equal_for_equal_counts_alone(place: Path) -> None:
     assert counts_hash(counts) != counts_hash(BitCounts(PAGE, counts.reports, moved, [DAYS[0]]))
 
 
+def test_a_night_of_mixed_definitions_exits_with_0(place: Path) -> None:
+    """A metric that another command estimates, an open period and a small one were named as waiting, with exit code 3, every night."""
+    for metric in METRICS:
+        if metric.name in ("words", "os_and_page"):
+            empty = replace(BitCounts.empty(metric), periods=(DAYS[0],), closed=True)
+            write_summary(empty, place / "summaries" / f"{metric.name}.parquet")
+    write_day(place, "2026-03-04", people=900)
+    write_day(place, "2026-03-05", closed=False)
+    arguments = ["publish", str(place / "summaries"), "--out-dir", str(place / "site")]
+    for options in ([], ["--check"], []):
+        done = CliRunner().invoke(main, [*arguments, "--candidates", str(place / "candidates"), *options])
+        assert done.exit_code == 0, done.output
+        assert done.stderr.count("\n") == 4
+        for name, command in (("words", "discover"), ("os_and_page", "associate")):
+            assert re.search(rf"^skipped: {name}@.*`hubbub {command}`", done.stderr, re.MULTILINE)
+        assert done.stderr.count("waiting: page@") == 2
+    (place / "candidates" / "page.txt").rename(place / "candidates" / "pgae.txt")
+    done = CliRunner().invoke(main, [*arguments, "--candidates", str(place / "candidates")])
+    assert done.exit_code == 1
+    assert done.stderr.count("no candidates: add page.txt") == 3, done.stderr  # of the closed periods alone
+
+
 def test_command(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()  # in processes
     arguments = [
@@ -809,6 +833,7 @@ def test_command(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert json.loads(done.stdout)["counts"] == {
         "published": 3,
         "waiting": 0,
+        "skipped": 0,
         "withheld": 0,
         "withdrawn": 0,
         "failed": 0,
@@ -818,7 +843,7 @@ def test_command(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert done.exit_code == 0  # the same counts
     write_day(place, "2026-03-04", DARK, closed=False)
     done = CliRunner().invoke(main, arguments)
-    assert (done.exit_code, done.stdout) == (3, f"3 published, 1 waiting in {place / 'site'}\n")
+    assert (done.exit_code, done.stdout) == (0, f"3 published, 1 waiting in {place / 'site'}\n")
     done = CliRunner().invoke(main, [*arguments, "--withhold", "dark/2026-03-04"])
     assert (done.exit_code, done.stdout) == (0, f"3 published, 1 withheld in {place / 'site'}\n")
     (place / "summaries" / "dark-2026-03-04.parquet").write_bytes(b"x")

@@ -13,12 +13,11 @@ import click
 from click.testing import CliRunner
 
 from hubbub_decoder.cli import publish, pull, watch
-from tests.system.year.definitions import CANDIDATES
+from tests.system.year.definitions import CANDIDATES, TRAVELLED
 from tests.system.year.service import Service
 
-WAITS = 3
-"""Exit code of `publish` if a period waits, and of `watch` after an alarm."""
-
+ALARM = 3
+"""Exit code of `watch` after an alarm."""
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -88,14 +87,14 @@ class Analyst:
         if not list(self.summaries.rglob("*.parquet")):
             return
         arguments = [str(self.summaries), "--candidates", str(self.approved), "--out-dir", str(self.site)]
-        self._run(
-            "publish", publish.command, [*arguments, "--min-reports", str(self.min_reports), "--jobs", "1"], (0, WAITS)
-        )
+        if list(self.summaries.glob(f"{TRAVELLED.metric.name}@*.parquet")):  # it has no candidates
+            arguments += ["--withhold", TRAVELLED.metric.name]
+        self._run("publish", publish.command, [*arguments, "--min-reports", str(self.min_reports), "--jobs", "1"], (0,))
         for name in self.watched:
             files = sorted(map(str, self.summaries.glob(f"{name}@*.parquet")))
             if files:
                 database = str(self.directory / f"watch-{name}.sqlite")
-                self.alarms += self._run("watch", watch.command, [*files, "--database", database], (0, WAITS)) == WAITS
+                self.alarms += self._run("watch", watch.command, [*files, "--database", database], (0, ALARM)) == ALARM
 
     def _run(self, name: str, command: click.Command, arguments: list[str], expected: Sequence[int]) -> int:
         result = CliRunner().invoke(command, arguments)
