@@ -33,6 +33,7 @@ from hubbub_decoder.documents.document import (
     format_level,
     format_q_value,
     group_name,
+    trend_axis,
 )
 from hubbub_decoder.inference.multiple_testing import family_q_values
 from hubbub_decoder.kinds.operations import operations_of
@@ -269,8 +270,10 @@ def _table(trends: Trends, names: Sequence[str]) -> Table:
         columns += [Column.changes("change"), interval, Column.q_values()]
     rows = []
     for name in names:
-        shares = tuple(decoding[name].share for decoding in decodings)
-        cells: list[Cell] = [group_name(decodings[-1][name].group), Sparkline(shares), *shares]
+        estimates = [decoding[name] for decoding in decodings]
+        shares = tuple(estimate.share for estimate in estimates)
+        axis = trend_axis((estimate.low for estimate in estimates), (estimate.high for estimate in estimates))
+        cells: list[Cell] = [group_name(decodings[-1][name].group), Sparkline(shares, axis), *shares]
         if overall is not None:
             change = overall[name]
             cells += [change.change, (change.low, change.high), change.q_value]

@@ -33,9 +33,16 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Sparkline:
-    """Shares in order of time, drawn from 0 to the largest; nan where a share is not known."""
+    """Shares in order of time, nan where a share is not known; axis : `trend_axis` of their intervals, from which to which it is drawn."""
 
     shares: tuple[float, ...]
+    axis: tuple[float, float]
+
+    @property
+    def heights(self) -> tuple[float, ...]:
+        """Place of each share on the axis, in [0, 1]."""
+        start, end = self.axis
+        return tuple((share - start) / (end - start) if end > start else 0.0 for share in self.shares)
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +243,19 @@ def format_level(confidence: float) -> str:
     ('95%', '99.9%')
     """
     return f"{100 * confidence:.4g}%"
+
+
+def trend_axis(lows: Iterable[float], highs: Iterable[float]) -> tuple[float, float]:
+    """Ends of the axis of shares over time: it has all intervals, and begins at 0 if this takes at most half of its length.
+
+    report.js has the same rule.
+
+    >>> trend_axis([0.52, 0.56], [0.55, 0.59]), trend_axis([0.01, math.nan], [0.05, math.nan]), trend_axis([-0.01], [0.02])
+    ((0.52, 0.59), (0.0, 0.05), (-0.01, 0.02))
+    """
+    low = min(filter(math.isfinite, lows), default=0.0)
+    high = max(filter(math.isfinite, highs), default=0.0)
+    return (min(low, 0.0) if low <= high - low else low), high
 
 
 def check_top(top: int | None) -> None:

@@ -97,10 +97,9 @@ def _bar(bar: Bar) -> Markup:
 
 
 def _sparkline(line: Sparkline) -> Markup:
-    """Column for each known share, from 0 to the largest."""
-    known = [(i, max(share, 0.0)) for i, share in enumerate(line.shares) if math.isfinite(share)]
-    top = max((share for _, share in known), default=0.0) or 1.0
-    heights = ((i, max(1.0, share / top * _HEIGHT)) for i, share in known)
+    """Column for each known share, by its place on the axis."""
+    known = [(i, height) for i, height in enumerate(line.heights) if math.isfinite(height)]
+    heights = ((i, max(1.0, height * _HEIGHT)) for i, height in known)
     boxes = (_box(i * _POINT_WIDTH, _HEIGHT - height, _POINT_WIDTH - 1, height, "#2563a8") for i, height in heights)
     return _image(_POINT_WIDTH * len(line.shares), *boxes)
 

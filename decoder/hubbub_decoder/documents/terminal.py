@@ -100,7 +100,7 @@ def _drawn_cell(column: Column, cell: Cell, bar_width: int, *, narrow: bool) -> 
         case Bar():
             return Text(change_bar(cell, bar_width) if cell.start < 0 else interval_bar(cell, bar_width))
         case Sparkline():
-            return Text(sparkline(cell.shares))
+            return Text(sparkline(cell))
         case Shade():
             style = Style(bgcolor=cell.color, color="#ffffff" if cell.is_dark else "#000000")
             return Text(column.text(cell), style=style)
@@ -145,18 +145,17 @@ def change_bar(bar: Bar, width: int) -> str:
     return "".join(cells)
 
 
-def sparkline(shares: Sequence[float]) -> str:
-    """Return a block of an eighth to a whole for each share, from 0 to the largest; a space where it is not known.
+def sparkline(line: Sparkline) -> str:
+    """Return a block of an eighth to a whole for each share, by its place on the axis; a space where it is not known.
 
-    >>> sparkline([0.0, 0.1, 0.2, float("nan"), 0.4])
+    >>> sparkline(Sparkline((0.0, 0.1, 0.2, float("nan"), 0.4), axis=(0.0, 0.4)))
     '▁▃▅ █'
+    >>> sparkline(Sparkline((0.54, 0.56), axis=(0.52, 0.58)))
+    '▃▆'
     """
-    top = max((share for share in shares if math.isfinite(share)), default=0.0)
     last = len(_BLOCKS) - 1
 
-    def block(share: float) -> str:
-        if not math.isfinite(share):
-            return " "
-        return _BLOCKS[min(max(round(share / top * last), 0), last)] if top > 0 else _BLOCKS[0]
+    def block(height: float) -> str:
+        return _BLOCKS[min(max(round(height * last), 0), last)] if math.isfinite(height) else " "
 
-    return "".join(map(block, shares))
+    return "".join(map(block, line.heights))

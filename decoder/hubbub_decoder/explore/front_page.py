@@ -8,6 +8,7 @@ from typing import Any
 
 from hubbub.metrics.metric import Metric
 from hubbub_decoder.batch_decoding.tasks import UnreadableFile
+from hubbub_decoder.documents.document import trend_axis
 from hubbub_decoder.explore.view import READING_TWICE
 from hubbub_decoder.report.about import period_text
 from hubbub_decoder.report.highlights import Highlight, Highlights, State
@@ -54,26 +55,21 @@ class Card:
         return _PILLS.get(self.state, "plain")
 
     @property
-    def trend(self) -> list[tuple[int, float]]:
-        """Number and height in [0, 1] of the columns of the largest share, for the periods in which it is known."""
-        if self.last is None or not self.last.shares:
-            return []
-        shares = [
-            None if highlights is None else _share(highlights.shares, self.last.shares[0].label)
-            for highlights in self.history
+    def trend(self) -> tuple[list[tuple[int, Highlight]], tuple[float, float]]:
+        """Number of each period in which the largest share of the last one is known, with the share, and both ends of their axis."""
+        label = self.last.shares[0].label if self.last is not None and self.last.shares else None
+        shown = [
+            (number, highlights.shares) for number, highlights in enumerate(self.history) if highlights is not None
         ]
-        known = [(number, share) for number, share in enumerate(shares) if share is not None]
-        return [(number, min(max(share, 0.0), 1.0)) for number, share in known] if len(known) > 1 else []
+        known = [(number, share) for number, shares in shown for share in shares if share.label == label]
+        axis = trend_axis((share.low for _, share in known), (share.high for _, share in known))
+        return (known if len(known) > 1 else []), axis
 
     @property
     def words(self) -> str:
         """Text that a search looks through."""
         about = self.metric
         return " ".join((about.name, about.description, about.owner, about.purpose)).lower()
-
-
-def _share(shares: Sequence[Highlight], label: str) -> float | None:
-    return next((highlight.share for highlight in shares if highlight.label == label), None)
 
 
 _ORDERS: Mapping[str, tuple[Callable[[Card], Any], bool]] = {

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 from hubbub.errors import SummaryError
 from hubbub_decoder.array_types import Floats
-from hubbub_decoder.documents.document import check_top
+from hubbub_decoder.documents.document import check_top, trend_axis
 from hubbub_decoder.results.plot_style import (
     ESTIMATE,
     FAINT,
@@ -152,6 +152,8 @@ def draw_lines(
 ) -> Axes:
     """Draw shares by period with bands for their intervals, and return the axes. A missing period is a gap.
 
+    The vertical axis is that of `trend_axis`.
+
     periods : first days; or names, whose points are not connected
     shares  : label, and (3, periods) low end, estimate and high end, of at most MAX_LINES lines
     unit    : of the periods, or what the names are
@@ -176,8 +178,10 @@ def draw_lines(
     step = -(-len(days) // _MAX_TICKS)
     label_columns(axes, days[::step].tolist(), periods[::step], rotated=len(days) > 6)
     axes.set_xlabel(f"first day of the {unit}" if is_time and unit != "day" else unit)
-    axes.set_ylabel(f"share of reports, {interval_name(confidence)}")
-    axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
+    start, _ = trend_axis(*(np.concatenate([ends[end] for _, ends in shares]).tolist() for end in (0, 2)))
+    if start <= 0:
+        axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
+    axes.set_ylabel(f"share of reports, {interval_name(confidence)}" + (", axis not from 0" if start > 0 else ""))
     percent_axis(axes.yaxis)
     finish_axes(axes, title, grid="y")
     return axes

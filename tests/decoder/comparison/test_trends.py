@@ -18,6 +18,7 @@ from hubbub.errors import SummaryError
 from hubbub.summary import BitCounts, write_summary
 from hubbub_decoder import OutputError, Trends, compare, decode_each, simulate, simulate_two_periods
 from hubbub_decoder.data.output_files import write_figure
+from hubbub_decoder.documents.document import Sparkline
 from hubbub_decoder.documents.terminal import sparkline
 from tests.support.report_pages import chart_data, visible_page_text
 
@@ -104,8 +105,30 @@ def test_summaries_without_one_period_are_refused(pair: tuple[BitCounts, BitCoun
 
 
 def test_sparkline_has_a_block_for_each_share() -> None:
-    assert sparkline([0.1, float("nan"), 0.0]) == "█ ▁"
-    assert sparkline([0.0, -0.1]) == "▁▁"
+    assert sparkline(Sparkline((0.1, float("nan"), 0.0), (0.0, 0.1))) == "█ ▁"
+    assert sparkline(Sparkline((0.0, -0.1), (-0.1, 0.0))) == "█▁"
+    assert sparkline(Sparkline((0.0, 0.0), (0.0, 0.0))) == "▁▁"
+
+
+def test_axis_of_a_trend_fits_its_intervals() -> None:
+    """From 0, a change of five points that the test calls clear looked flat."""
+    weeks = [
+        simulate(SURVEY, {"linux": linux, "macos": 20_000 - linux}, np.random.default_rng(linux), periods=[week])
+        for linux, week in zip((16_000, 15_000), WEEKS, strict=True)
+    ]
+    alone = decode_each(weeks, ["linux"])
+    axes = alone.plot(Figure())
+    bottom, top = axes.get_ylim()
+    assert 0 < bottom < min(week["linux"].low for week in alone)
+    assert max(week["linux"].high for week in alone) < top < 1
+    assert axes.get_ylabel().endswith(", axis not from 0")
+    both = decode_each(weeks).plot(Figure())
+    assert both.get_ylim()[0] == 0
+    assert both.get_ylabel().endswith("interval")
+    (row,) = alone.document().table.rows
+    assert isinstance(row.cells[1], Sparkline)
+    blocks = sparkline(row.cells[1])
+    assert ord(blocks[0]) - ord(blocks[1]) > 4
 
 
 def test_plots_are_written_in_three_formats(trends: Trends, pair: tuple[BitCounts, BitCounts], tmp_path: Path) -> None:

@@ -33,7 +33,8 @@ from hubbub.text import format_count
 from hubbub_decoder import compare, decode, decode_each, simulate
 from hubbub_decoder.explore import answers as answering
 from hubbub_decoder.explore.cache import Cache
-from hubbub_decoder.report.highlights import Highlights
+from hubbub_decoder.explore.front_page import Card, render_explore
+from hubbub_decoder.report.highlights import Highlight, Highlights, State
 from hubbub_decoder.results.table_result import TableResult
 from hubbub_decoder.simulation import JointPopulation
 from tests.support.every_kind import METRICS
@@ -755,3 +756,23 @@ def test_values_of_a_group_have_pages_of_their_own_and_one_together(place: Path)
         assert explored.get(f"{whole}-old/?show=groups").status == 400
         assert explored.get(f"{folder(PAGE)}/?show=groups").status == 400
         assert explored.get(f"{whole}-other/").status == 404
+
+
+def test_card_draws_the_largest_share_with_its_intervals_on_an_axis_that_fits() -> None:
+    """Columns from 0 to 100 % hid a change of five points."""
+    spans = [(0.81, 0.80, 0.82), (0.78, 0.77, 0.79), (0.75, 0.74, 0.76)]
+    history = tuple(Highlights(9_000, (Highlight("true", *span),), 1, "", State.GOOD) for span in spans)
+    dark = next(metric for metric in METRICS if metric.name == "dark")
+    card = Card(dark, "dark/", "dark", DAYS[-1:], False, "good", (None, *history))
+    page = render_explore([card], [], {})
+    assert "Largest share over 3 periods with its intervals, from 74.00% to 82.00%" in page
+    assert "74.00% to 82.00%</small>" in page
+    heights = [
+        (float(y), float(height))
+        for y, height in re.findall(r'<rect x="\d+" y="([-.\d]+)" width="6" height="([.\d]+)"', page)
+    ]
+    assert [y for y, _ in heights[::2]] == [0, 9, 18]
+    assert all(0 <= y <= y + height <= 24 for y, height in heights)
+    near_0 = (replace(history[0], shares=(Highlight("true", 0.01, 0.005, 0.02),)), *history)
+    assert "from 0.00% to 82.00%" in render_explore([replace(card, history=near_0)], [], {})
+    assert 'class="spark"' not in render_explore([replace(card, history=history[:1])], [], {})

@@ -146,6 +146,41 @@ def test_marks_of_events_do_not_overlap(browser: Any, tmp_path: Path, width: int
     assert browser.execute_script(box) < 200
 
 
+def axis_of(
+    browser: Any, path: Path, people: Sequence[dict[str, int]], names: Sequence[str], width: int
+) -> list[float]:
+    """Draw categories by day, and return the numbers at the vertical axis, after each interval was found inside of the chart."""
+    decodings = [
+        decode(simulate(SYSTEM, of_day, np.random.default_rng(day), periods=[DAYS[day]]), names)
+        for day, of_day in enumerate(people)
+    ]
+    rows = [PeriodRow.from_decoding(decoding) for decoding in decodings]
+    path.write_text(render_metric(SYSTEM, rows, [decoding.to_dict() for decoding in decodings], inline_scripts()))
+    show(browser, path, width)
+    assert [entry["message"] for entry in browser.get_log("browser")] == []
+    inside = """const chart = document.querySelector(".chart svg"), frame = chart.getBoundingClientRect();
+        const boxes = [...chart.querySelectorAll("[aria-label=area] path, [aria-label=dot] path, text")].map((e) => e.getBoundingClientRect());
+        return boxes.length > 4 && boxes.every((b) => b.top >= frame.top && b.bottom <= frame.bottom && b.left >= frame.left && b.right <= frame.right);"""
+    assert browser.execute_script(inside)
+    ticks = "return [...document.querySelectorAll('.chart [aria-label=\"y-axis tick label\"] text')].map((e) => e.textContent)"
+    return [float(text.replace("\u2212", "-")) for text in browser.execute_script(ticks)]
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_axis_of_shares_over_time_fits_their_intervals(browser: Any, tmp_path: Path, width: int) -> None:
+    """From 0, a change of three points looked flat. With a small share in the chart, and for a share near 0, it begins at 0."""
+    people = [{"linux": 90_000 - 1_500 * day, "macos": 9_000, "other": 1_000 + 1_500 * day} for day in range(3)]
+    path = tmp_path / "metric.html"
+    ticks = axis_of(browser, path, people, ["linux"], width)
+    assert 70 <= min(ticks) <= max(ticks) <= 100
+    named = "return document.querySelector('.chart svg').getAttribute('aria-label') + document.querySelector('.chart').textContent"
+    assert "the axis does not begin at 0" in browser.execute_script(named)
+    assert "axis not from 0" in browser.execute_script(named)
+    for names in (["other"], ["linux", "other"]):
+        assert min(axis_of(browser, path, people, names, width)) == 0
+        assert "not from 0" not in browser.execute_script(named)
+
+
 def test_controls_and_charts_have_names(browser: Any, pages: dict[str, Path]) -> None:
     for kind in KINDS:
         show(browser, pages[kind])

@@ -137,7 +137,7 @@ def test_undetermined_numbers_are_hyphens_on_both_surfaces() -> None:
 def test_hostile_texts_are_no_markup() -> None:
     hostile = "[red]</td><script>"
     columns = (Column.names(hostile), Column("", "sparkline"))
-    table = Table(columns, (Row((hostile, Sparkline((0.1, math.nan)))),), title=hostile, hidden=2)
+    table = Table(columns, (Row((hostile, Sparkline((0.1, math.nan), (0.0, 0.1)))),), title=hostile, hidden=2)
     document = Document(hostile, table, (hostile,), (Finding("kind", hostile),))
     assert "\n".join(printed(document, 120)).count(hostile) == 6
     page = html_fragment(document)

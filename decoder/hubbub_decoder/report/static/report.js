@@ -61,6 +61,11 @@
   const tip = (channels, describe) => ({
     ...channels, title: (mark) => describe(mark).join("\n"), fill: "var(--card)", stroke: "var(--dim)", lineWidth: 20, lineHeight: 1.3, fontSize: 12,
   });
+  /** Return the ends of the axis of shares over time, in percent: `trend_axis` of documents/document.py. */
+  function trendAxis(points) {
+    const [low, high] = [d3.min(points, (point) => point.low ?? point.share) ?? 0, d3.max(points, (point) => point.high ?? point.share) ?? 1];
+    return [low <= high - low ? Math.min(low, 0) : low, high].map((end) => 100 * end);
+  }
   const interval = (low, high) => `${data.level} interval ${span(low, high)}`;
 
   const TITLE_ROOM = 28; // above the highest tick, for the title of the axis
@@ -145,17 +150,19 @@
     const describe = (point) => [`${labels[point.i]}: ${percent(point.share)}`, interval(point.low, point.high), `${data.by} ${point.period}`, ...eventsAt(point.period)];
     const room = { width, marginLeft: 48, marginRight: 36 }; // half a date
     const events = eventMarks(periods, room);
+    const axis = trendAxis(known);
+    const cut = axis[0] > 0;
     const chart = plot({
       ...base(width),
       ...room,
       marginTop: events.length > 0 ? 40 : TITLE_ROOM,
       height: 320,
-      ariaLabel: `Shares by ${data.by} with intervals of ${shown.length} rows of the table below`,
+      ariaLabel: `Shares by ${data.by} with intervals of ${shown.length} rows of the table below${cut ? "; the axis does not begin at 0" : ""}`,
       x: periodAxis(periods, width),
-      y: shareAxis("share of reports (%)"),
+      y: { ...shareAxis(cut ? "share of reports (%), axis not from 0" : "share of reports (%)"), domain: axis },
       color: { type: "identity" },
       marks: [
-        Plot.ruleY([0], { stroke: "var(--dim)" }),
+        !cut && Plot.ruleY([0], { stroke: "var(--dim)" }),
         ...events,
         ...(data.ordered
           ? [
