@@ -63,6 +63,22 @@ class Trend:
         return math.fsum(product for product, _ in known) / weight if weight else math.nan
 
     @property
+    def change(self) -> tuple[float, float, float]:
+        """Low end, estimate and high end of the change x = b - a from the first period to the last, from their intervals.
+
+            x - sqrt((b - low_b)**2 + (high_a - a)**2) .. x + sqrt((high_b - b)**2 + (a - low_a)**2)
+
+        The errors of both are taken for independent. Those of the same clients are correlated positively, so the interval is never too narrow.
+        Source: Zou and Donner 2008, Statistics in Medicine 27, 1693; docs/explanation/mathematics.md, equation (19.8).
+        """
+        a, b = self.share[0], self.share[-1]
+        down, up = (
+            math.hypot(max(end, 0.0), max(start, 0.0))
+            for end, start in ((b - self.low[-1], self.high[0] - a), (self.high[-1] - b, a - self.low[0]))
+        )
+        return b - a - down, b - a, b - a + up
+
+    @property
     def num_detected(self) -> int:
         """Number of periods in which it is detected."""
         return sum(map(bool, self.detected))
@@ -195,7 +211,7 @@ def change_rows(trends: Trends) -> Iterator[tuple[str, str, str, Change]]:
     Those over all periods come first, then those from one period to the next, the latest first. Those of the same periods are in descending
     order of size.
     """
-    over_all = [trends.overall] if trends.overall is not None and len(trends) > 2 and trends.by == PERIOD else []
+    over_all = [trends.overall] if trends.overall is not None and len(trends) > 2 else []
     for comparison in (*over_all, *reversed(trends.comparisons)):
         before, after = (label_of(decoding, trends.by) for decoding in (comparison.a, comparison.b))
         for change in comparison.detected:

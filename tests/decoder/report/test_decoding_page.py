@@ -19,18 +19,18 @@ from rich.console import Console
 from hubbub import Buckets, Estimand, Metric, Params, UnaryResponse
 from hubbub.cli import main
 from hubbub.summary import write_summary
-from hubbub_decoder import Decoding, OutputError, Trends, decode, simulate, write_report
+from hubbub_decoder import Decoding, OutputError, Trends, decode, simulate, simulate_two_periods, write_report
 from hubbub_decoder.documents.finding import Finding
 from hubbub_decoder.documents.html import html_fragment
 from hubbub_decoder.model.design_matrix import design_matrix
 from hubbub_decoder.report.about import provenance_rows
 from hubbub_decoder.report.decoding_page import MAX_ROWS, QUESTIONS, render_decoding
-from hubbub_decoder.report.metric_page import PeriodRow, render_metric
+from hubbub_decoder.report.metric_page import PeriodRow, read_trends, render_metric
 from hubbub_decoder.report.rendering import inline_scripts
 from hubbub_decoder.results.decoding import summary_lines
 from hubbub_decoder.results.residuals import bit_residuals
 from hubbub_decoder.results.warnings import FAILURES
-from tests.support.report_pages import DAYS, LOAD, NAMES, PAGE, PARAMS, chart_data, count_pages
+from tests.support.report_pages import DAYS, LOAD, NAMES, PAGE, PARAMS, SYSTEM, chart_data, count_pages
 
 MAX_BYTES = 1_500_000
 
@@ -330,3 +330,30 @@ def test_each_surface_names_its_own_way_to_find_an_unlisted_string(tmp_path: Pat
         text = re.sub(r"\s+", " ", shown)
         assert "To find out which word it is, compare a list of words" in text
         assert [named for named in ways if named in text] == [named for named in [way] if named]
+
+
+@pytest.mark.parametrize("overlap", [0.0, 1.0])
+@pytest.mark.slow
+@pytest.mark.parametrize("metric", [SYSTEM, PAGE], ids=["categories", "strings"])
+def test_interval_of_a_change_on_a_page_covers_the_change(metric: Metric, overlap: float, unseen_seed: int) -> None:
+    """100 pairs of periods; less than 80 intervals that cover have a chance of 1e-6 at .93."""
+    rng, number = np.random.default_rng(unseen_seed), 20_000
+    first, second = ("linux", "macos") if metric is SYSTEM else ("a", "b")
+    covered = 0
+    for _ in range(100):
+        moved = round(rng.uniform(0, 0.1) * number)
+        people = {(first, first): number // 2, (first, second): moved, (second, second): number // 2 - moved}
+        if overlap:
+            pair = simulate_two_periods(metric, people, rng, periods=DAYS[:2])
+        else:
+            after = {first: number // 2, second: number // 2}
+            pair = (
+                simulate(metric, {first: number // 2 + moved, second: number // 2 - moved}, rng, periods=DAYS[:1]),
+                simulate(metric, after, rng, periods=DAYS[1:2]),
+            )
+        names = None if metric is SYSTEM else ["a", "b", "c"]
+        trends = read_trends([decode(sample, names).to_dict() for sample in pair], [1.0, 1.0])
+        low, change, high = next(trend.change for trend in trends if trend.label == first)
+        assert low < change < high
+        covered += low <= -moved / number <= high
+    assert covered >= 80
