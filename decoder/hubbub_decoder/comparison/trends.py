@@ -1,4 +1,4 @@
-"""Shares by period, or by the values of a group: a decoding of each, and the changes from each to the next and from the first to the last.
+"""Shares by period, or by the values of a group: a decoding of each, and the changes from each to the next and, of periods, from the first to the last.
 
 All changes of a candidate are one family of tests, and the false discovery rate is that of the families (`family_q_values`).
 docs/explanation/mathematics.md, equations (19.6) and (19.7).
@@ -75,7 +75,7 @@ class Trends(TableResult[Decoding], Loadable, Result):
         Comparison of each decoding but the first with the one before it. Its q-values are adjusted for all changes.
     overall
         Comparison of the mean of the last periods with that of the first, as many as show a steady change best, or of
-        the last value of the group with the first. None: there is one decoding.
+        the two values of the group. None: there is one decoding, or more than two values, which have no order.
     """
 
     metric: Metric
@@ -111,8 +111,8 @@ class Trends(TableResult[Decoding], Loadable, Result):
 
     @property
     def _tests(self) -> tuple[Comparison, ...]:
-        """All comparisons that are shown, each once: the values of a group have no order, so nothing is said of the first and the last."""
-        if self.overall is None or len(self) == 2 or self.by != PERIOD:
+        """All comparisons, each once."""
+        if self.overall is None or len(self) == 2:
             return self.comparisons
         return (self.overall, *self.comparisons)
 
@@ -317,14 +317,14 @@ def change_lines(trends: Trends) -> Iterator[str]:
     number, by, overall = len(trends.comparisons), trends.by, trends.overall
     pairs = f"{format_count(number, 'pair')} of {'successive' if by == PERIOD else 'neighbouring'} {by}s"
     in_pairs = sum(len(comparison.detected) for comparison in trends.comparisons)
-    if overall is None or number == 1 or by != PERIOD:
+    if overall is None or number == 1:
         yield f"Detected changes in {pairs}: {in_pairs:,}."
     else:
         yield (
             f"Changed: {len(trends.changed):,} of {len(overall):,} (false discovery rate {overall.fdr:.0%}). "
             f"Detected changes from {label_of(overall.a, by)} to {label_of(overall.b, by)}: {len(overall.detected):,}; in {pairs}: {in_pairs:,}."
         )
-    if overall is not None and (number == 1 or by == PERIOD):
+    if overall is not None:
         yield f"From {label_of(overall.a, by)} (a) to {label_of(overall.b, by)} (b): {overlap_line(overall)}"
 
 
@@ -357,7 +357,7 @@ def decode_each(
     -------
     Trends
         Decoding of each period in order of time, or of each value with reports in the order of the definition, its
-        comparison with the one before, and that of the last with the first.
+        comparison with the one before, and that of the last periods with the first.
 
     Raises
     ------
@@ -382,7 +382,8 @@ def decode_each(
     operations.check_comparable()
     evidence = [collect_evidence(sample, chosen) for sample in samples]
     names = operations.rows(candidates)
-    stages, labels = 2 * len(evidence) - (len(evidence) < 3), [label_of(sample, by) for sample in samples]
+    has_overall = by == PERIOD and len(evidence) > 2
+    stages, labels = 2 * len(evidence) - 1 + has_overall, [label_of(sample, by) for sample in samples]
     decodings = []
     for i, of_one in enumerate(evidence):
         progress(f"decoding {labels[i]}", i / stages)
@@ -395,14 +396,16 @@ def decode_each(
         comparisons.append(compare_decodings(*pair, names, known))
     if len(comparisons) < 2:
         return Trends(metric, tuple(decodings), tuple(comparisons), comparisons[0] if comparisons else None)
+    if not has_overall:
+        return Trends(metric, tuple(decodings), tuple(_with_common_rate(comparisons, chosen)), None)
     progress(f"comparing {labels[0]} and {labels[-1]}", (stages - 1) / stages)
     ends, of_ends = [evidence[0], evidence[-1]], [decodings[0], decodings[-1]]
-    size = _end_size(evidence) if by == PERIOD else 1
+    size = _end_size(evidence)
     if size > 1:
         ends = [collect_evidence(combine(part), chosen) for part in (samples[:size], samples[-size:])]
         of_ends = [decode_evidence(end, names, chosen) for end in ends]
     overall = compare_decodings((ends[0], ends[1]), (of_ends[0], of_ends[1]), names, known)
-    overall, *comparisons = _with_common_rate((overall, *comparisons), chosen)
+    overall, *comparisons = _with_common_rate(comparisons, chosen, overall)
     return Trends(metric, tuple(decodings), tuple(comparisons), overall)
 
 
@@ -427,12 +430,17 @@ def _end_size(evidence: Sequence[Evidence]) -> int:
     return min(range(1, number // 2 + 1), key=variance)
 
 
-def _with_common_rate(tests: Sequence[Comparison], options: Options) -> list[Comparison]:
-    """Comparisons over all periods and of each pair with the q-values of all, of which the first has half the weight."""
+def _with_common_rate(
+    pairs: Sequence[Comparison], options: Options, overall: Comparison | None = None
+) -> list[Comparison]:
+    """Comparisons over all periods, if there is one, and of each pair, with the q-values of all; the first has half of the weight."""
+    tests, weights = [*pairs], np.full(len(pairs), 1 / len(pairs))
+    if overall is not None:
+        tests, weights = [overall, *pairs], np.array([0.5, *weights / 2])
     changes = [{change.candidate: change for change in test} for test in tests]
-    names, pairs = list(changes[0]), len(tests) - 1
+    names = list(changes[0])
     p = np.array([[of_test[name].p_value for of_test in changes] for name in names])
-    q = family_q_values(p, np.array([0.5, *[0.5 / pairs] * pairs]))
+    q = family_q_values(p, weights)
     return [
         replace(
             test,

@@ -163,7 +163,7 @@ def render_metric(
             "means": [(period, number_texts(mean)) for period, mean in means],
             "unit": unit,
             "representative": representative_name(buckets) if buckets is not None and has_buckets else "",
-            "overall": None if compared is None else compared.overall,
+            "fdr": compared.comparisons[0].fdr if compared is not None and compared.comparisons else None,
             "changes": changes[:MAX_ROWS],
             "num_changes": len(changes),
             "change_lines": [] if compared is None else list(change_lines(compared)),
