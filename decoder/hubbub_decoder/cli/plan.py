@@ -50,12 +50,16 @@ def _parse_sizes(
     if re.fullmatch(r"\d{1,5}", text):
         return int(text)
     found = [re.fullmatch(r"(\d{1,5})=(\d{1,3}(?:\.\d+)?)%", pair.strip()) for pair in text.split(",")]
-    sizes = {int(pair[1]): float(pair[2]) / 100 for pair in found if pair is not None}
-    if len(sizes) < len(found):
+    pairs = [(int(pair[1]), float(pair[2]) / 100) for pair in found if pair is not None]
+    if len(pairs) < len(found):
         raise click.BadParameter(
             "must be the largest number of items of a client, such as 8, or the clients with each number, such as "
             f"2=30%,5=50%,20=20%, got {text!r}."
         )
+    sizes = dict(pairs)
+    if len(sizes) < len(pairs):
+        repeated = next(size for size in sizes if sum(number == size for number, _ in pairs) > 1)
+        raise click.BadParameter(f"names the clients with {repeated} items twice, got {text!r}. Add up their shares.")
     return sizes
 
 

@@ -258,7 +258,10 @@ def test_command_plans_whole_sets() -> None:
     assert (metric.num_bits, metric.params.mechanism.fields["max_items"]) == (508, 8)
     sized = CliRunner().invoke(main, [*options, "--own", "4=40%,8=55%,12=5%"])
     assert parse_definitions(sized.stdout.replace("TODO", "text"))["metric"].params.mechanism.fields["max_items"] == 8
-    for text in ("eight", "4=40,8=60", "4=40%,4=60%", "4=40%,", "-1"):
+    refused = CliRunner().invoke(main, [*options, "--own", "4=40%,4=60%"])
+    assert refused.exit_code == 2
+    assert "names the clients with 4 items twice, got '4=40%,4=60%'" in refused.stderr
+    for text in ("eight", "4=40,8=60", "4=40%,", "-1"):
         refused = CliRunner().invoke(main, [*options, "--own", text])
         assert refused.exit_code == 2
         assert f"such as 2=30%,5=50%,20=20%, got {text!r}" in refused.stderr
