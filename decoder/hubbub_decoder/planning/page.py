@@ -18,7 +18,7 @@ from hubbub.privacy.pricing import shown_epsilon
 from hubbub.text import visible_text, visible_value
 from hubbub_decoder.documents.finding import Finding
 from hubbub_decoder.planning.description import Description
-from hubbub_decoder.planning.law.accuracy import FORGED_REPORTS, percent_text
+from hubbub_decoder.planning.law.accuracy import DETECTION_LIMIT, FORGED_REPORTS, percent_text
 from hubbub_decoder.planning.tables import figure_rows
 from hubbub_decoder.results.plot_style import ESTIMATE, TRUTH
 from hubbub_decoder.results.plots import to_svg
@@ -48,7 +48,7 @@ _MEANINGS = {
     "decoded": "Data that the following figures assume.",
     "standard error of a small share": "Typical error of the estimate of a rare value.",
     FORGED_REPORTS: "Number of forged reports from which a value is detected that nobody has.",
-    "detection limit": "Smallest share that is detected with probability 0.9.",
+    DETECTION_LIMIT: "Smallest share that is detected with probability 0.9.",
     "standard error of the mean": "Typical error of the estimated mean.",
 }
 

@@ -15,7 +15,7 @@ from hubbub.privacy.guarantee import SAME_RUNS
 from hubbub.privacy.pricing import shown_epsilon
 from hubbub.text import escape_control_characters, escape_untrusted, format_count, with_article
 from hubbub_decoder.planning.description import Description
-from hubbub_decoder.planning.law.accuracy import percent_text
+from hubbub_decoder.planning.law.accuracy import DETECTION_LIMIT, percent_text
 
 _BAR_WIDTH = 24
 _MOST_ITEMS = 8
@@ -63,7 +63,7 @@ def _summary(description: Description) -> Iterator[tuple[str, str]]:
     """Yield the most important figures: epsilons, what is decoded, and how exactly."""
     yield from _epsilons(description)
     yield _decoded(description)
-    *_, accuracy = description.accuracy.rows()
+    *_, accuracy = _accuracy(description)
     yield accuracy
     yield from _power(description)
 
@@ -83,22 +83,22 @@ def _figures(description: Description) -> Iterator[tuple[str, str]]:
     yield "permanent response", identified if description.permanent_bits else "none"
     yield "effective group size of 2 reports", f"{description.group_size:,.3g}"
     yield _decoded(description)
-    yield from description.accuracy.rows()
+    yield from _accuracy(description)
     yield from _power(description)
+
+
+def _accuracy(description: Description) -> Iterator[tuple[str, str]]:
+    """Yield the figures of the estimates, with what a detection means where a decoding tests nothing."""
+    kind, level = description.metric.kind, description.accuracy.interval_level
+    meaning = f": a decoding tests no {kind.value_nouns}, and detected means that the interval of {100 * level:.4g} % is above 0"
+    for name, figure in description.accuracy.rows():
+        yield name, figure + ("" if kind.is_tested or name != DETECTION_LIMIT else meaning)
 
 
 def _power(description: Description) -> Iterator[tuple[str, str]]:
     if description.share is not None and description.power is not None:
-        kind, level = description.metric.kind, description.accuracy.interval_level
-        meaning = (
-            ""
-            if kind.is_tested
-            else f": a decoding tests no {kind.value_nouns}, so this is the lower end of an interval of {100 * level:.4g} % above 0"
-        )
-        yield (
-            "power",
-            f"a share of {percent_text(description.share)} is detected with probability {description.power:.2g}{meaning}",
-        )
+        share = percent_text(description.share)
+        yield "power", f"a share of {share} is detected with probability {description.power:.2g}"
 
 
 def _epsilons(description: Description) -> Iterator[tuple[str, str]]:

@@ -14,7 +14,7 @@ from hubbub.metrics.kinds import MeanKind, OrdinalKind, ordinal_kind
 from hubbub.metrics.kinds.numbers import MEAN_COHORTS
 from hubbub.metrics.params import MAX_BITS
 from hubbub_decoder.planning.kinds.one_hot import ROWS, OneHotPlanner, law_fields
-from hubbub_decoder.planning.law.accuracy import BitAccuracy, Population, percent_text
+from hubbub_decoder.planning.law.accuracy import DETECTION_LIMIT, BitAccuracy, Population, percent_text
 from hubbub_decoder.planning.wishes import Design
 
 
@@ -101,7 +101,7 @@ class MeanAccuracy(BitAccuracy):
 
     def rows(self) -> Iterator[tuple[str, str]]:
         error, unit = self.std_error(0.0), " of the range"
-        yield "detection limit", f"{percent_text(self.detection_limit())}{unit}"
+        yield DETECTION_LIMIT, f"{percent_text(self.detection_limit())}{unit}"
         yield "standard error of the mean", f"{percent_text(error)}{unit}: {error * self.width:.3g}"
 
     def notes(self) -> Iterator[str]:

@@ -59,7 +59,7 @@ class Population(NamedTuple):
     shares: Shares
 
 
-FORGED_REPORTS = "forged reports that show an absent value"
+FORGED_REPORTS, DETECTION_LIMIT = "forged reports that show an absent value", "detection limit"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -185,7 +185,7 @@ class Accuracy(ABC):
         """Yield the figures in tables: standard error and detection limit, in the words of the metric's estimates."""
         yield "standard error of a small share", percent_text(self.std_error(0.0))
         yield FORGED_REPORTS, count_text(self.forged_reports())
-        yield "detection limit", percent_text(self.detection_limit())
+        yield DETECTION_LIMIT, percent_text(self.detection_limit())
 
     def own_figures(self) -> dict[str, Any]:
         """Return the figures of JSON documents that only this law has."""
