@@ -166,6 +166,12 @@ _definition_option = section("Definition")
     type=_EPSILON,
     help="Largest central epsilon of the decoded periods, at delta = 1e-9.",
 )
+@_report_option(
+    "--difference",
+    metavar="DIFFERENCE",
+    type=Share(may_be_none=False),
+    help="Smallest difference between two groups that matters, such as 2%, as in an A/B test: how many reports of each show it. With --share, from this share on.",
+)
 @_report_option("--retained", is_flag=True, default=None, help="Decode retained reports instead of their counts.")
 @_report_option(
     "--bits",
@@ -222,6 +228,7 @@ def command(
       hubbub plan metrics.toml homepage --reports 100000 --html homepage.html
       hubbub plan metrics.toml homepage --share 0.01
       hubbub plan metrics.toml homepage --share 0.01 --reports 50000
+      hubbub plan metrics.toml theme --share 30% --difference 2%
       hubbub plan --compare old.toml new.toml
     """
     from rich.console import Console
@@ -231,13 +238,14 @@ def command(
     from hubbub_decoder.planning.tables import DescriptionTables
 
     given = {option: value for option, value in options.items() if value not in (None, ())}
+    difference = given.pop("difference", None)
     if html_path is not None:
         check_table_path(html_path, (PAGE,))
     stdout, stderr = (Console(stderr=stderr, highlight=False) for stderr in (False, True))
     if compare or definitions is not None:
         with _errors_in_options():
             described = _describe(compare, definitions, metric, given)
-        found = [replace(description, num_days=num_days) for description in described]
+            found = [replace(one, num_days=num_days, difference=difference) for one in described]
         if as_json:
             print_json([description.to_dict() for description in found])
         else:
@@ -246,7 +254,8 @@ def command(
         return
     with elapsed_time(stderr) as show_stage, _errors_in_options():
         planned = _plan(name, given, show_stage)
-    planned = replace(planned, description=replace(planned.description, num_days=num_days))
+        asked = replace(planned.description, num_days=num_days, difference=difference)
+        planned = replace(planned, description=asked)
     if as_json:
         print_json(planned.to_dict())
     else:

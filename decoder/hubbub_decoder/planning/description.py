@@ -30,6 +30,7 @@ from hubbub_decoder.planning.law.accuracy import MAX_REPORTS, Accuracy, Populati
 from hubbub_decoder.planning.wishes import DISCOVERED, check_count, planner_of, repetition_of
 
 _REPORTS_OF_A_CLIENT = (1, 2, 4, 7, 14, 30, 60, 100, 365)
+DIFFERENCE_POWERS = (0.8, 0.9)
 _SIZES = tuple(10 ** (step / 2) for step in range(-4, 5))
 
 
@@ -63,6 +64,16 @@ class Description:
         Share whose `power` is asked for; None: none is.
     num_days
         Number of days in a row whose reports `of_days` bounds.
+    difference
+        Difference of a share between two groups, such as the arms of an A/B test, of which `reports_of_difference` has
+        the reports; None: none is asked for.
+
+    Raises
+    ------
+    ParameterError
+        The difference is not in (0, 1), or `share` and `difference` are more than 1 together.
+    DefinitionError
+        A difference is asked for, and the metric takes no group.
     """
 
     metric: Metric
@@ -76,6 +87,20 @@ class Description:
     label: str
     share: float | None = None
     num_days: int = 30
+    difference: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.difference is None:
+            return
+        check_number("difference", self.difference, "(0, 1)", hint="it is the smallest one that matters, such as 0.02")
+        if (self.share or 0) + self.difference > 1:
+            raise ParameterError(
+                "difference must be at most 1 - share",
+                f"{self.difference:g} and share = {self.share:g}: share is that of the group with the smaller one",
+            )
+        if not self.metric.kind.has_shares:
+            raise ParameterError("difference must be of a share", f"{self.metric.name}, which estimates a mean alone")
+        self.metric.kind.check_group()
 
     def __repr__(self) -> str:
         limit = f"detection limit {self.detection_limit:.2%} of {format_count(self.num_reports, 'report')}"
@@ -105,6 +130,17 @@ class Description:
     def power(self) -> float | None:
         """Probability that `share` is detected; None without one."""
         return None if self.share is None else self.accuracy.power(self.share)
+
+    @property
+    def reports_of_difference(self) -> dict[float, float]:
+        """Reports of a period of each of two groups that show `difference`, by the probability; empty without a difference.
+
+        `share` is that of the group with the smaller one. None: the one that needs the most reports.
+        """
+        if self.difference is None:
+            return {}
+        law, difference = self.accuracy, self.difference
+        return {power: law.clients_for_difference(difference, self.share, power) for power in DIFFERENCE_POWERS}
 
     def by_reports(self, sizes: Sequence[float] = _SIZES) -> list[tuple[int, float, float]]:
         """Return the accuracy for other numbers of reports.
@@ -148,6 +184,10 @@ class Description:
                 "detection_limit": self.detection_limit,
                 "share": self.share,
                 "power": self.power,
+                "difference": self.difference,
+                "reports_of_difference": [
+                    {"power": power, "num_reports": number} for power, number in self.reports_of_difference.items()
+                ],
                 "forged_reports": self.accuracy.forged_reports(),
                 "accuracy_by_reports": [
                     {"num_reports": number, "std_error": error, "detection_limit": limit}

@@ -49,6 +49,7 @@ _MEANINGS = {
     "standard error of a small share": "Typical error of the estimate of a rare value.",
     FORGED_REPORTS: "Number of forged reports from which a value is detected that nobody has.",
     DETECTION_LIMIT: "Smallest share that is detected with probability 0.9.",
+    "two groups": "As in an A/B test: the interval of `hubbub compare --target population` is then on one side of 0.",
     "standard error of the mean": "Typical error of the estimated mean.",
 }
 

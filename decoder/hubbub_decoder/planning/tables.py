@@ -15,7 +15,7 @@ from hubbub.privacy.guarantee import SAME_RUNS
 from hubbub.privacy.pricing import shown_epsilon
 from hubbub.text import escape_control_characters, escape_untrusted, format_count, with_article
 from hubbub_decoder.planning.description import Description
-from hubbub_decoder.planning.law.accuracy import DETECTION_LIMIT, percent_text
+from hubbub_decoder.planning.law.accuracy import DETECTION_LIMIT, count_text, percent_text
 
 _BAR_WIDTH = 24
 _MOST_ITEMS = 8
@@ -66,6 +66,7 @@ def _summary(description: Description) -> Iterator[tuple[str, str]]:
     *_, accuracy = _accuracy(description)
     yield accuracy
     yield from _power(description)
+    yield from _difference(description)
 
 
 def _figures(description: Description) -> Iterator[tuple[str, str]]:
@@ -85,6 +86,7 @@ def _figures(description: Description) -> Iterator[tuple[str, str]]:
     yield _decoded(description)
     yield from _accuracy(description)
     yield from _power(description)
+    yield from _difference(description)
 
 
 def _accuracy(description: Description) -> Iterator[tuple[str, str]]:
@@ -99,6 +101,19 @@ def _power(description: Description) -> Iterator[tuple[str, str]]:
     if description.share is not None and description.power is not None:
         share = percent_text(description.share)
         yield "power", f"a share of {share} is detected with probability {description.power:.2g}"
+
+
+def _difference(description: Description) -> Iterator[tuple[str, str]]:
+    if description.difference is not None:
+        share = "any share" if description.share is None else f"a share of {percent_text(description.share)}"
+        of_power = (
+            f"{count_text(number)} with probability {power:g}"
+            for power, number in description.reports_of_difference.items()
+        )
+        yield (
+            "two groups",
+            f"reports of each that show a difference of {100 * description.difference:.3g} points from {share}: {', '.join(of_power)}",
+        )
 
 
 def _epsilons(description: Description) -> Iterator[tuple[str, str]]:

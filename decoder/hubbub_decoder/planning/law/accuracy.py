@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache
 from typing import Any, Literal, NamedTuple
@@ -40,6 +40,7 @@ CONFIDENCE = 0.95
 _NUMBERS_PER_CANDIDATE = 20  # `use_fixed_effects`
 _MIN_COHORTS_FOR_RANDOM_EFFECTS = 3
 _MAX_LIMIT_STEPS = 60
+_DIFFERENT_SHARES = 101  # of which the one that needs the most reports is taken
 MAX_REPORTS = 10**12
 
 Data = Literal["bits", "patterns", "reports"]
@@ -172,13 +173,35 @@ class Accuracy(ABC):
 
     def clients_needed(self, share: float) -> float:
         """Return the number of reports of a period that lowers the detection limit to a share."""
+        return self._fewest_clients(lambda law: law.detection_limit() <= share)
+
+    def clients_for_difference(self, difference: float, share: float | None, power: float) -> float:
+        """Return the number of reports of a period, N, of each of two groups whose difference of shares an interval shows with a probability.
+
+        The interval of 95 % is that of `compare` with target="population", for groups of different clients, who are random samples::
+
+            d = (z(.975) + z(P)) sqrt(s(x)**2 + s(x + d)**2)        s(x)**2 = Var x + x (1 - x) / N
+
+        share : x, of the group that has the smaller one; None: the one that needs the most reports
+        """
+        z = float(norm.isf((1 - CONFIDENCE) / 2) + norm.ppf(power))
+        smaller = np.linspace(0, 1 - difference, _DIFFERENT_SHARES) if share is None else np.array([share])
+        pair = np.stack([smaller, smaller + difference])
+
+        def is_shown(law: Accuracy) -> bool:
+            variances = law.variance(pair.ravel()).reshape(pair.shape) + pair * (1 - pair) / law.clients
+            return bool(z**2 * variances.sum(axis=0).max() <= difference**2)
+
+        return self._fewest_clients(is_shown)
+
+    def _fewest_clients(self, is_enough: Callable[[Accuracy], bool]) -> float:
+        """Smallest number of reports of a period, to .1 %, that is enough; infinite if MAX_REPORTS are not."""
         low, high = 1.0, float(MAX_REPORTS)
-        if replace(self, clients=high).detection_limit() > share:
+        if not is_enough(replace(self, clients=high)):
             return math.inf
         while high / low > 1.001:
             middle = math.sqrt(low * high)
-            enough = replace(self, clients=middle).detection_limit() <= share
-            low, high = (low, middle) if enough else (middle, high)
+            low, high = (low, middle) if is_enough(replace(self, clients=middle)) else (middle, high)
         return math.ceil(high)
 
     def rows(self) -> Iterator[tuple[str, str]]:
