@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from scipy.stats import binom
 
+from tests.support.typescript import node_adapter
 from tests.system.year.checks import all_faults
 from tests.system.year.coverage_check import ALPHA, false_detections, intervals, most_misses
 from tests.system.year.deployment import lived
@@ -20,16 +21,20 @@ MEMORY = Path("/dev/shm")  # noqa: S108  (a directory of its own is made in it)
 
 @pytest.mark.slow
 @pytest.mark.timeout(0)
-def test_nothing_is_wrong_and_intervals_cover(tmp_path: Path, unseen_seed: int) -> None:
-    """Intervals of one definition each, of independent seeds: more misses, or false detections, than a rate of 5 % has with 1 - 1e-6.
+@pytest.mark.parametrize("has_node", [False, True], ids=["python", "node"])
+def test_nothing_is_wrong_and_intervals_cover(tmp_path: Path, unseen_seed: int, has_node: bool) -> None:
+    """Half of the seeds have people with the TypeScript client in Node.
+
+    Intervals of one definition each, of independent seeds: more misses, or false detections, than a rate of 5 % has with 1 - 1e-6.
 
     The sum of the false shares has a smaller tail than a binomial number with the same mean, up to one more: each share is in [0, 1].
     """
+    adapter = node_adapter() if has_node else None
     found, false, definitions = [], 0.0, 0
-    for number in range(SEEDS):
+    for number in range(has_node, SEEDS, 2):
         with (
             tempfile.TemporaryDirectory(dir=MEMORY if os.access(MEMORY, os.W_OK) else tmp_path) as directory,
-            lived(Path(directory), unseen_seed + number, days=52, number=12) as deployment,
+            lived(Path(directory), unseen_seed + number, days=52, number=12, adapter=adapter) as deployment,
         ):
             assert not all_faults(deployment), f"seed {unseen_seed + number}"
             found += intervals(deployment)

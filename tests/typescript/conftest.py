@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
-from tests.support.paths import REPOSITORY
-from tests.support.programs import installed
-
-CLIENT = REPOSITORY / "clients" / "typescript"
+from tests.support import typescript
 
 Built = Callable[[str], Path]
 
@@ -19,20 +15,10 @@ Built = Callable[[str], Path]
 @pytest.fixture(scope="session")
 def built() -> Built:
     """Function that returns the path of a bundle."""
-
-    def path(name: str) -> Path:
-        bundle = CLIENT / "dist" / name
-        if not bundle.exists():
-            reason = "the TypeScript client is not built: make typescript (it needs node and npm)"
-            if "node" in os.environ.get("HUBBUB_TEST_REQUIRE", "").split(","):
-                pytest.fail(reason)
-            pytest.skip(reason)
-        return bundle
-
-    return path
+    return typescript.built
 
 
 @pytest.fixture(scope="session")
-def node_adapter(built: Built) -> Sequence[str]:
+def node_adapter() -> Sequence[str]:
     """Command of the client's adapter in Node."""
-    return installed("node", "nodejs"), str(built("conformance-node.js"))
+    return typescript.node_adapter()

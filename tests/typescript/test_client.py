@@ -5,7 +5,8 @@ from __future__ import annotations
 import subprocess
 
 from tests.support.programs import installed
-from tests.typescript.conftest import CLIENT, Built
+from tests.support.typescript import CLIENT
+from tests.typescript.conftest import Built
 
 
 def test_histories_that_go_wrong(built: Built) -> None:

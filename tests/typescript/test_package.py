@@ -19,7 +19,8 @@ import pytest
 
 from tests.support.paths import REPOSITORY
 from tests.support.programs import installed
-from tests.typescript.conftest import CLIENT, Built
+from tests.support.typescript import CLIENT
+from tests.typescript.conftest import Built
 
 NAME = "hubbub-telemetry"
 USE = """

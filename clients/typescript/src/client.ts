@@ -51,8 +51,8 @@ export interface Inspection {
   readonly queued: readonly string[];
   readonly sent: readonly string[];
   readonly quarantined: readonly { body: string; problem: string }[];
-  /** Ledger of each definition: units of epsilonPerUnit, over all enrollments. */
-  readonly ledger: readonly { metric: string; digest: string; unit: string; units: number; reservedUnits: number; epsilonPerUnit: number; refused: string }[];
+  /** Ledger of each definition: units of epsilonPerUnit, over all enrollments. This one may have reservedUnits - spentBeforeEnrollment. */
+  readonly ledger: readonly { metric: string; digest: string; unit: string; units: number; reservedUnits: number; spentBeforeEnrollment: number; epsilonPerUnit: number; refused: string }[];
   readonly counts: Counts;
   readonly lastError: string;
 }
@@ -216,8 +216,8 @@ export class Client {
       queued: state.queue.map((batch) => batch.body.trimEnd()),
       sent: state.sent,
       quarantined: state.quarantine,
-      ledger: Object.values(state.accounts).map(({ metric, digest, unit, units, reservedUnits, epsilonPerUnit, refused }) => ({
-        metric, digest, unit, units, reservedUnits, epsilonPerUnit, refused,
+      ledger: Object.values(state.accounts).map(({ metric, digest, unit, units, reservedUnits, spentBeforeEnrollment, epsilonPerUnit, refused }) => ({
+        metric, digest, unit, units, reservedUnits, spentBeforeEnrollment, epsilonPerUnit, refused,
       })),
       counts: state.counts,
       lastError: state.lastError,

@@ -7,6 +7,9 @@ import sys
 import tempfile
 from pathlib import Path
 
+import pytest
+
+from tests.support.typescript import node_adapter
 from tests.system.year.checks import CHECKS
 from tests.system.year.coverage_check import false_detections, intervals
 from tests.system.year.deployment import lived
@@ -25,9 +28,14 @@ def main() -> None:
     parser.add_argument("--days", type=int, default=60)
     parser.add_argument("--people", type=int, default=200)
     options = parser.parse_args()
+    try:
+        adapter = node_adapter()
+    except pytest.skip.Exception as reason:
+        say(f"without the TypeScript client: {reason}")
+        adapter = None
     with (
         tempfile.TemporaryDirectory(prefix="hubbub-year-") as directory,
-        lived(Path(directory), options.seed, options.days, options.people) as deployment,
+        lived(Path(directory), options.seed, options.days, options.people, adapter) as deployment,
     ):
         requests = deployment.service.requests
         seconds = ", ".join(f"{name} {number:.1f} s" for name, number in deployment.seconds.items())

@@ -18,15 +18,21 @@ ACTIONS: dict[str, str] = {
     "its recordings are ignored": "remove them from the app, or ship a later `expires`",
     "until it has agreed with elapsed time": "accept the clock, or set it",
     "The metric is not collected": "raise the limit of the policy, or add noise",
+    "define the metric with more noise": "do so",
+    "a recording of trial is ignored: expired": "remove it from the app, or ship a later `expires`",
+    "a recording of travelled is ignored: clock": "set the clock",
+    "the clock is wrong": "set the clock",
 }
 """Parts of the messages above INFO that a deployment may log, with what a person does then."""
 
 
 def messages_without_action(deployment: Deployment) -> Iterator[str]:
-    """Yield messages above INFO that no action belongs to."""
+    """Yield messages above INFO that no action belongs to, and all that a process of Node wrote to stderr."""
     for (logger, _), text in deployment.messages.examples.items():
         if not any(part in text for part in ACTIONS):
             yield f"{logger}: {text}"
+    if deployment.node is not None:
+        yield from (f"Node: {line}" for line in deployment.node.said.read_text().splitlines())
 
 
 CHECKS: dict[str, Callable[[Deployment], Iterable[str]]] = {

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -19,9 +19,11 @@ from hubbub.cli import main
 from hubbub.testing import UNLIMITED, raise_internal_errors
 from tests.support.release_artefacts import RELEASES
 from tests.support.release_artefacts import Release as PackedRelease
+from tests.system.year.clients import ManualUploadLoop, Node
 from tests.system.year.definitions import FIRST, SECOND, TRAVELLED, definitions_of
+from tests.system.year.front import Front
 from tests.system.year.nightly import Analyst, map_in_this_process
-from tests.system.year.people import STRICT, ManualUploadLoop, Person, Release
+from tests.system.year.people import STRICT, Person, Release
 from tests.system.year.servers import Server
 from tests.system.year.service import Messages, Service
 from tests.system.year.travellers import Traveller
@@ -29,6 +31,8 @@ from tests.system.year.world import Process, World
 
 START = date(2026, 3, 16)
 """A Monday. 52 days later the days and weeks of a month, and the month itself, are published."""
+NODE_EVERY = 3
+"""One person of so many has an app with the TypeScript client."""
 NUM_TRAVELLERS = 2
 """Too few for a publication, because nobody knows what their reports stand for."""
 COMPACT_ABOVE_BYTES = 1 << 15
@@ -43,6 +47,7 @@ class Deployment:
     """What has happened, for the checks.
 
     before : summaries of the service before anybody sent to it: those of the release that wrote its database
+    node   : processes of the TypeScript client; None without it
     """
 
     directory: Path
@@ -53,12 +58,18 @@ class Deployment:
     analyst: Analyst
     messages: Messages
     before: Path
+    node: Node | None = None
     seconds: dict[str, float] = field(default_factory=dict)
 
 
 @contextmanager
-def lived(directory: Path, seed: int, days: int, number: int) -> Iterator[Deployment]:
-    """Live through a deployment, and yield it while its service runs."""
+def lived(
+    directory: Path, seed: int, days: int, number: int, adapter: Sequence[str] | None = None
+) -> Iterator[Deployment]:
+    """Live through a deployment, and yield it while its service runs.
+
+    adapter : command of the TypeScript client's; None: all people have the Python client
+    """
     directory.mkdir(exist_ok=True)
     chance = Random(f"year {seed}")  # noqa: S311  (a simulation)
     start = datetime.combine(START, datetime.min.time(), UTC)
@@ -66,7 +77,12 @@ def lived(directory: Path, seed: int, days: int, number: int) -> Iterator[Deploy
     asked = definitions_of(FIRST, SECOND, (TRAVELLED,))
     database, released = _upgraded(directory / "release")
     definitions = Definitions([*released.versions(), *asked.versions()])
-    service = Service(database, definitions, world, Random(chance.random()))  # noqa: S311
+    service = Service(database, definitions, world, chance.random())
+    running = ExitStack()
+    front = running.enter_context(Front(service))
+    people_directory = directory / "people"
+    people_directory.mkdir()
+    node = None if adapter is None else running.enter_context(Node(adapter, front, people_directory / "node.stderr"))
     upgrade = START + timedelta(days=days // 2)
     releases = [Release("1.9", FIRST), Release("2.0", SECOND)]
     people: list[Person] = []
@@ -75,23 +91,26 @@ def lived(directory: Path, seed: int, days: int, number: int) -> Iterator[Deploy
         since = upgrade + timedelta(days=own.randrange(14))
         person = Person(
             f"person{place}",
-            directory / "people" / str(place),
+            people_directory / str(place),
             world,
             service,
             own,
             [(START, releases[0]), (since, releases[1])],
             STRICT if own.random() < 0.2 else UNLIMITED,
             timedelta(hours=own.choice([0, 0, 0, 0, 0, 0, 0, 0, -20, 20])),
+            node if place % NODE_EVERY == 0 else None,
         )
         people.append(person)
     travels = [(START, Release("1.9", [TRAVELLED]))]
     for place in range(NUM_TRAVELLERS):
         own = Random(chance.random())  # noqa: S311
-        people.append(Traveller(f"traveller{place}", directory / "people" / f"t{place}", world, service, own, travels))
+        traveller = Traveller(f"traveller{place}", people_directory / f"t{place}", world, service, own, travels)
+        traveller.node = node if place == 0 else None
+        people.append(traveller)
     servers = [
         Server(
             "server",
-            directory / "people" / "server",
+            people_directory / "server",
             world,
             service,
             Random(chance.random()),  # noqa: S311
@@ -102,9 +121,9 @@ def lived(directory: Path, seed: int, days: int, number: int) -> Iterator[Deploy
     messages = Messages()
     logger = logging.getLogger()
     logger.addHandler(messages)
-    analyst = Analyst(directory / "analyst", service, min_reports=max(number // 4, NUM_TRAVELLERS + 1))
+    analyst = Analyst(directory / "analyst", front.url, min_reports=max(number // 4, NUM_TRAVELLERS + 1))
     before = directory / "before"
-    deployment = Deployment(directory, world, service, people, servers, analyst, messages, before)
+    deployment = Deployment(directory, world, service, people, servers, analyst, messages, before, node)
     try:
         with (
             patch("hubbub.sdk.upload.uploader.UploadLoop", ManualUploadLoop),
@@ -124,10 +143,12 @@ def lived(directory: Path, seed: int, days: int, number: int) -> Iterator[Deploy
             world.begin(_accidents(deployment, chance, last, days))
             world.run(last)
             deployment.seconds["lives"] = time.monotonic() - began
-            # inside, because the checks open the clients, too: without the patch, their threads would send what is due
+            # the checks open the clients, too: they shall send nothing. Inside, because without the patch their threads would begin
+            for person in people:
+                person.network.is_offline = True
             yield deployment
     finally:
-        analyst.close()
+        running.close()
         service.stop()
         logger.removeHandler(messages)
 

@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from functools import cache
 from itertools import combinations
 
-from hubbub import Client, Metric
+from hubbub import Metric
 from hubbub.mechanisms.privset import PrivSet
 from hubbub.mechanisms.subset import SubsetSelection
 from tests.support.enumerate_histories import largest_loss_while_unchanged
 from tests.support.enumerate_rows import row_distribution, set_distribution
+from tests.system.year.clients import Reports
 from tests.system.year.definitions import TRAVELLED
 from tests.system.year.deployment import Deployment
 from tests.system.year.people import Person
@@ -81,15 +82,14 @@ def ledger_faults(deployment: Deployment) -> Iterator[str]:
             continue
         client = person.open()
         try:
-            charged = {account.digest: account for account in client.ledger().accounts}
-            yield from _counter_faults(deployment, person, client)
+            charged = client.charges()
+            yield from _counter_faults(deployment, person, client.reports())
         finally:
             client.close()
         for digest, units in person.reference.all_units():
             used, metric = [unit for unit in units if unit.reports], metrics[digest]
             loss = sum(enumerated_loss(metric, len(unit.reports)) for unit in used)
-            account = charged.get(digest)
-            spent = 0.0 if account is None else account.epsilon_spent
+            spent = charged[digest].spent if digest in charged else 0.0
             if spent < loss - SLACK:
                 yield f"{person.name}: the ledger of {metric.name} has {spent:.3f}, and the reports cost {loss:.3f}"
             if metric.name == "fingerprint":
@@ -138,7 +138,7 @@ def traveller_faults(deployment: Deployment) -> Iterator[str]:
             yield f"{person.name}: {left} permanent responses of two values, under {enrollments} secrets"
         client = person.open()
         try:
-            spent = sum(account.epsilon_spent for account in client.ledger().accounts)
+            spent = sum(charge.spent for charge in client.charges().values())
         finally:
             client.close()
         if spent < left * enumerated_loss(metric, 1) - SLACK:
@@ -153,8 +153,7 @@ def _response_faults(person: Person, rows: list[set[bytes]], distinct: int) -> I
         yield f"{person.name}: {distinct} permanent responses left, of {len(rows)} values"
 
 
-def _counter_faults(deployment: Deployment, person: Person, client: Client) -> Iterator[str]:
-    counts = client.accounting()
+def _counter_faults(deployment: Deployment, person: Person, counts: Reports) -> Iterator[str]:
     confirmed = {
         request.batch.batch_id
         for request in deployment.service.requests
@@ -164,5 +163,5 @@ def _counter_faults(deployment: Deployment, person: Person, client: Client) -> I
         return
     if counts.acknowledged != len(confirmed):
         yield f"{person.name}: counts {counts.acknowledged} acknowledged reports of {len(confirmed)}"
-    if counts.formed != sum((counts.acknowledged, counts.queued, counts.quarantined, *counts.dropped.values())):
+    if counts.formed != counts.acknowledged + counts.queued + counts.quarantined + counts.dropped:
         yield f"{person.name}: the counters of reports do not add up: {counts}"

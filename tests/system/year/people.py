@@ -14,11 +14,10 @@ from random import Random
 from typing import Any
 
 from hubbub import Batch, Client, Definitions, Metric, Policy
-from hubbub.client import collaborators
 from hubbub.sdk.assembly import AllSeams
 from hubbub.sdk.storage.filesystem import File, SystemDisk, SystemFile
-from hubbub.sdk.upload.uploader import UploadLoop
 from hubbub.testing import UNLIMITED, SeededBytes
+from tests.system.year.clients import Node, NodeClient, PythonClient, RunningClient
 from tests.system.year.definitions import Question
 from tests.system.year.service import Network, Service
 from tests.system.year.values import Reference, Unit
@@ -26,17 +25,6 @@ from tests.system.year.world import Process, World
 
 SESSION = timedelta(hours=2)
 STRICT = Policy(epsilon_report=3, epsilon_enrollment=9, epsilon_metric=18, epsilon_total=150)
-
-
-class ManualUploadLoop(UploadLoop):
-    """The upload thread's loop without its threads: a session calls its rounds under simulated time."""
-
-    def start(self) -> None:
-        pass
-
-    def _start_compactor(self) -> None:
-        # a thread would draw random bytes at a moment that another run of the seed does not repeat
-        self._compactor.compact()
 
 
 @dataclass
@@ -72,7 +60,10 @@ class Habits:
 
 @dataclass
 class Person:
-    """One person with one installation."""
+    """One person with one installation.
+
+    node : where the app's TypeScript client runs; None: the app has the Python client
+    """
 
     name: str
     directory: Path
@@ -82,6 +73,7 @@ class Person:
     releases: Sequence[tuple[date, Release]]
     policy: Policy = UNLIMITED
     offset: timedelta = timedelta()
+    node: Node | None = None
     reference: Reference = field(default_factory=Reference)
     consents: list[tuple[datetime, str]] = field(default_factory=list)
     is_copy: bool = False
@@ -120,8 +112,20 @@ class Person:
             unit.reports.add((batch.batch_id, batch.rows))
         return (unit,)
 
-    def open(self) -> Client:
+    def open(self) -> RunningClient:
         """Start the app."""
+        groups = {"version": self.release.version} if self.release.has_group else {}
+        if self.node is not None:
+            return NodeClient(
+                self.node,
+                self.network,
+                self.clock,
+                Random(self.chance.random()),  # noqa: S311
+                self.release.definitions,
+                self.directory,
+                None if self.policy is UNLIMITED else self.policy,
+                groups,
+            )
         seams = AllSeams(
             clock=self.clock,
             transport=self.network,
@@ -129,14 +133,16 @@ class Person:
             machine_id=self.name.encode,
             disk=FullDisk() if self.disk_is_full else None,
         )
-        return Client(
-            self.release.definitions,
-            self.directory,
-            "http://127.0.0.1:1",
-            policy=self.policy,
-            groups={"version": self.release.version} if self.release.has_group else {},
-            environment={},
-            seams=seams,
+        return PythonClient(
+            Client(
+                self.release.definitions,
+                self.directory,
+                "http://127.0.0.1:1",
+                policy=self.policy,
+                groups=groups,
+                environment={},
+                seams=seams,
+            )
         )
 
     def live(self, first: datetime, last: datetime) -> Process:
@@ -156,23 +162,24 @@ class Person:
         """Whether the person agrees now."""
         return bool(self.consents) and self.consents[-1][1] == "on"
 
-    def decide(self, client: Client, level: str) -> None:
+    def decide(self, client: RunningClient, level: str) -> None:
         """Give or withdraw consent."""
-        client.set_consent(level, "text")  # type: ignore[arg-type]
+        client.set_consent(level)
         self.consents.append((self.world.now, level))
         if level == "on":
             self.reference.enroll()
             self.reference.resume(self.release.metrics, self.today)
 
     def suffer(self) -> None:
-        """What happens to the person's machine before a session."""
+        """What happens to the person's machine before a session. Node has neither our disk nor a file of the secret alone."""
         event, was_full = self.chance.random(), self.disk_is_full
         self.disk_is_full = self.network.is_offline = False
-        if self.is_on and event < 0.01:
+        has_seams = self.is_on and self.node is None
+        if has_seams and event < 0.01:
             self.disk_is_full = True
         elif event < 0.05:
             self.network.is_offline = True
-        elif self.is_on and event < 0.055 and not was_full:
+        elif has_seams and event < 0.055 and not was_full:
             # not after a full disk: what it refused is made again, under the new secret
             (self.directory / "secret").unlink()
             self.reference.lose_secret()
@@ -195,28 +202,26 @@ class Person:
                 if self.chance.random() < 0.1:
                     windows.append(self.open())
                 self.record(windows)
-            loops, metrics = [collaborators(window).uploader.start() for window in windows], self.release.metrics
             while self.world.now < end:
-                pause = min(loop._round() for loop in loops)
-                self.reference.advance(metrics, self.today)
+                self.reference.advance(self.release.metrics, self.today)
+                pause = min(window.round() for window in windows)
                 if pause:
                     yield min(end, self.world.now + timedelta(seconds=max(pause, 1.0)))
         finally:
             for window in windows:
                 window.close()
 
-    def begin(self, client: Client) -> None:
+    def begin(self, client: RunningClient) -> None:
         """Bring the reference to this start."""
         metrics, reference = self.release.metrics, self.reference
         reference.meet(metrics, self.today)
         if self.policy is not UNLIMITED:
-            for account in client.ledger().accounts:
-                if account.digest in reference.accounts:
-                    of = reference.accounts[account.digest]
-                    of.room = 0 if account.refused else account.reserved_units - account.spent_before_enrollment
+            for digest, charge in client.charges().items():
+                if digest in reference.accounts:
+                    reference.accounts[digest].room = charge.room
         reference.advance(metrics, self.today)
 
-    def record(self, windows: Sequence[Client]) -> None:
+    def record(self, windows: Sequence[RunningClient]) -> None:
         """Answer each question in one of the windows."""
         for question in self.release.questions:
             metric = question.metric

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from email.utils import format_datetime
 from pathlib import Path
@@ -60,13 +60,14 @@ class Request:
 class Service:
     """The service on one SQLite file. Its jobs run when `work` is called, and not by themselves.
 
+    seed                      : of what becomes of the requests of each sender
     answers_lost, unreachable : probabilities for one request
     """
 
     database: Path
     definitions: Definitions
     world: World
-    chance: Random
+    seed: float
     answers_lost: float = 0.002
     unreachable: float = 0.01
     restarts: int = 0
@@ -74,6 +75,7 @@ class Service:
     lost_since: datetime | None = None
     requests: list[Request] = field(default_factory=list)
     refusals: list[tuple[str, int, str]] = field(default_factory=list)
+    _chances: dict[str, Random] = field(default_factory=dict)
     _running: ExitStack = field(default_factory=ExitStack)
 
     def start(self) -> None:
@@ -130,26 +132,32 @@ class Service:
         """Send a request that is no upload."""
         return self.caller.call(method, path)
 
-    def upload(self, sender: str, body: bytes, units: Callable[[Batch], tuple[Unit | None, ...]]) -> UploadResponse:
-        """Send a batch; the request or its answer may get lost. An answer is lost because the service is restarted after its commit."""
-        if self.chance.random() < self.unreachable:
+    def upload(
+        self, sender: str, body: bytes, units: Callable[[Batch], tuple[Unit | None, ...]], *, hears: bool
+    ) -> AppResponse | UploadResponse:
+        """Send a batch; return the answer, or why there is none: the request or its answer may get lost.
+
+        An answer is lost because the service is restarted after its commit, or because its sender does not hear it.
+        """
+        # of this sender alone: another one may send at times that a seed does not repeat
+        chance = self._chances.setdefault(sender, Random(f"{self.seed} {sender}"))  # noqa: S311
+        if chance.random() < self.unreachable:
             return NOT_SENT
-        is_lost = self.chance.random() < self.answers_lost
+        is_lost = chance.random() < self.answers_lost
         answer = self.caller.post(JSON, (body,))
-        headers = {"Date": format_datetime(self.world.now, usegmt=True)} | {
-            name.title(): value for name, value in answer.headers.items()
-        }
+        date = format_datetime(self.world.now, usegmt=True)
+        headers = {"Date": date} | {name.title(): value for name, value in answer.headers.items()}
         batch = Batch.from_json(body)
         stored, known = answer.status == 202, answer.status == 200
         if not (stored or known):
             self.refusals.append((sender, answer.status, answer.body.decode()))
+        confirmed = hears and not is_lost
         self.requests.append(
-            Request(sender, self.world.now, batch, units(batch), stored, known, not is_lost, self.restores)
+            Request(sender, self.world.now, batch, units(batch), stored, known, confirmed, self.restores)
         )
         if is_lost:
             self.restart()
-            return NO_RESPONSE
-        return parse_response(answer.status, headers, answer.body)
+        return replace(answer, headers=headers) if confirmed else NO_RESPONSE
 
 
 @dataclass
@@ -162,9 +170,12 @@ class Network(Transport):
     is_offline: bool = False
 
     def send(self, body: bytes, is_wanted: Callable[[], bool] = always) -> UploadResponse:
-        if self.is_offline or not is_wanted():
-            return NOT_SENT
-        return self.service.upload(self.sender, body, self.units)
+        answer = self.upload(body) if is_wanted() else NOT_SENT
+        return parse_response(answer.status, answer.headers, answer.body) if isinstance(answer, AppResponse) else answer
+
+    def upload(self, body: bytes, *, hears: bool = True) -> AppResponse | UploadResponse:
+        """Send a batch; return the answer, or why there is none. hears : whether the client still runs then"""
+        return NOT_SENT if self.is_offline else self.service.upload(self.sender, body, self.units, hears=hears)
 
 
 class Messages(logging.Handler):
