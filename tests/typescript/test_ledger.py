@@ -119,6 +119,7 @@ def test_same_ledger_as_the_python_client(
             account.unit,
             account.units,
             account.reserved_units,
+            account.spent_before_enrollment,
             bool(account.refused),
             pytest.approx(account.epsilon_per_unit),
         )
@@ -133,6 +134,7 @@ def test_same_ledger_as_the_python_client(
             account["unit"],
             account["units"],
             account["reservedUnits"],
+            account["spentBeforeEnrollment"],
             bool(account["refused"]),
             account["epsilonPerUnit"],
         )

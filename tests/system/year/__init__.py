@@ -4,8 +4,10 @@
     world         simulated time, and the events in their order
     values        what people record, and what each of their reports must stand for
     people        lives: days of use, consent, lost and copied state, wrong clocks
+    clients       what a person does with a client, in Python and in Node
     servers       one client that reports for several people
     service       the service, its restarts, and each request with what became of it
+    front         the service over HTTP, for Node and for the commands
     nightly       pull, publish and watch, by the commands
     ledger_check, publication_check, coverage_check     what must hold at the end, computed without the product's code
 
