@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from tests.system.year.deployment import Deployment
-from tests.system.year.ledger_check import consent_faults, ledger_faults, server_faults, traveller_faults
+from tests.system.year.ledger_check import consent_faults, ledger_faults, period_faults, server_faults, traveller_faults
 from tests.system.year.publication_check import agreement_faults, count_faults, leaks
 
 ACTIONS: dict[str, str] = {
@@ -22,6 +22,7 @@ ACTIONS: dict[str, str] = {
     "a recording of trial is ignored: expired": "remove it from the app, or ship a later `expires`",
     "a recording of travelled is ignored: clock": "set the clock",
     "the clock is wrong": "set the clock",
+    "period-not-started": "set the clock",
 }
 """Parts of the messages above INFO that a deployment may log, with what a person does then."""
 
@@ -37,6 +38,7 @@ def messages_without_action(deployment: Deployment) -> Iterator[str]:
 
 CHECKS: dict[str, Callable[[Deployment], Iterable[str]]] = {
     "consent": consent_faults,
+    "periods": period_faults,
     "ledger": ledger_faults,
     "ledgers of a server": server_faults,
     "ledgers of travellers": traveller_faults,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from itertools import combinations
+from uuid import UUID
 
 from hubbub import Metric
 from hubbub.mechanisms.privset import PrivSet
@@ -123,18 +123,26 @@ def server_faults(deployment: Deployment) -> Iterator[str]:
                 yield f"{server.name}: the ledgers of {metrics[digest].name} have {charged}, and the reports cost {sorted(of_people)}"
 
 
+def period_faults(deployment: Deployment) -> Iterator[str]:
+    """Yield periods that a person sent under two ids."""
+    people = {person.name: person for person in deployment.people}
+    ids: dict[tuple[str, str, str], set[UUID]] = {}
+    for request in deployment.service.requests:
+        # the TypeScript client makes a report of a future day again, once the service has refused it
+        is_refused = not (request.stored or request.is_known)
+        if request.sender in people and not (is_refused and people[request.sender].node):
+            batch = request.batch
+            ids.setdefault((request.sender, batch.digest, batch.period), set()).add(batch.batch_id)
+    yield from (f"{len(found)} reports of {key}" for key, found in ids.items() if len(found) > 1)
+
+
 def traveller_faults(deployment: Deployment) -> Iterator[str]:
-    """Yield periods that were sent under two ids, and ledgers of travellers that charge less than the permanent responses that left."""
+    """Yield ledgers of travellers that charge less than the permanent responses that left."""
     metric = TRAVELLED.metric
     for person in deployment.people:
         if not isinstance(person, Traveller):
             continue
-        requests = [request for request in deployment.service.requests if request.sender == person.name]
-        batches = [request.batch for request in requests]
-        # the TypeScript client makes a report of a future day again, once the service has refused it
-        sent = [r.batch for r in requests if person.node is None or r.stored or r.is_known]
-        times = Counter(period for period, _ in {(batch.period, batch.batch_id) for batch in sent})
-        yield from (f"{person.name}: {number} reports of {period}" for period, number in times.items() if number > 1)
+        batches = [request.batch for request in deployment.service.requests if request.sender == person.name]
         left = len({(batch.cohorts, batch.rows) for batch in batches})
         enrollments = sum(level == "on" for _, level in person.consents)
         if left > 2 * enrollments:
