@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -28,11 +29,11 @@ def main() -> None:
     parser.add_argument("--days", type=int, default=60)
     parser.add_argument("--people", type=int, default=200)
     options = parser.parse_args()
+    adapter: Sequence[str] | None = None
     try:
         adapter = node_adapter()
     except pytest.skip.Exception as reason:
         say(f"without the TypeScript client: {reason}")
-        adapter = None
     with (
         tempfile.TemporaryDirectory(prefix="hubbub-year-") as directory,
         lived(Path(directory), options.seed, options.days, options.people, adapter) as deployment,
