@@ -23,6 +23,7 @@ ACTIONS: dict[str, str] = {
     "a recording of travelled is ignored: clock": "set the clock",
     "the clock is wrong": "set the clock",
     "period-not-started": "set the clock",
+    "is ignored: policy": "raise the limit of the policy, or add noise",
 }
 """Parts of the messages above INFO that a deployment may log, with what a person does then."""
 
