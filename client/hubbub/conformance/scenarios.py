@@ -35,10 +35,6 @@ THEME = Metric.categorical(
     "theme", ("a", "b", "c", "d"), UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5), lifetime_epsilon=2.2, **FIELDS
 )
 """The limit leaves room for one value."""
-WIDE = Metric.string(
-    "wide", Params(num_bits=128, num_hashes=2, num_cohorts=8, prob_p=0.25, prob_q=0.75, prob_f=0.5), **FIELDS
-)
-"""All its reports of one value differ."""
 UPDATED = Metric.boolean(
     "updated",
     UnaryResponse(prob_p=0.25, prob_q=0.75, prob_f=0.5),
@@ -51,8 +47,6 @@ LABELLED = replace(fingerprint("labelled"), group=UPDATED.group)
 EXPIRY = date(2026, 11, 27)
 """Four days after a scenario begins."""
 EXPIRING = replace(DARK, name="expiring", expires=EXPIRY)
-_REPORTS_OF_A_PROCESS = 64
-_KEY = bytes(range(32))
 _RUNS = ((0, "1.9"), (0, "1.8"), (0, "2.0"), (1, "2.1"), (5, "3.0"), (8, "1.9"), (9, "2.0"))
 """Starts of an app: the day after a Monday, and the version."""
 _RECORDING = ("2.0", "3.0")

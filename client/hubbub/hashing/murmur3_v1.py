@@ -17,12 +17,6 @@ import mmh3
 _MASK = (1 << 64) - 1
 
 
-def hash_words(value: bytes) -> tuple[int, int]:
-    """Return g1 and g2: the bits of a value depend on these two words only."""
-    g1, g2 = mmh3.hash64(value, 0, signed=False)
-    return g1, g2
-
-
 def mix(word: int) -> int:
     """Return a bijective mix of 64 bits: the finalizer of splitmix64.
 
