@@ -54,7 +54,7 @@ METRICS: dict[str, Callable[[float], Metric]] = {
 
 def intervals(metric: Metric, n: int, counts: Sequence[int], target: Target) -> tuple[Floats, Floats]:
     """Return the ends of the 95 % intervals of shares with these counts in n reports each, as many in a decoding as the metric has bits."""
-    names, ends = metric.kind.labels or metric.kind.named_values, []
+    names, ends = metric.kind.estimated_values, []
     for start in range(0, len(counts), len(names)):
         some = [*counts[start : start + len(names)]]
         ones = np.resize(some, metric.num_bits * metric.num_cohorts).reshape(metric.num_cohorts, metric.num_bits)

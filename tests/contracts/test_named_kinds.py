@@ -46,7 +46,7 @@ PLACES = {
     "hubbub_decoder.model.vectorized_hashing": "has the hashes of Bloom filters",
     "hubbub_decoder.inference.goodness_of_fit": "tests how often the hashes of MD5 coincide",
     "hubbub_decoder.surveys": "an answer is a bit of its own",
-    "hubbub_decoder.results.warnings": "words a remedy for imported strings",
+    "hubbub_decoder.results.warnings": "knows the words of header lines",
 }
 """Modules outside these files that name one, with the reason. Another kind or mechanism adds none, and changes the first three at most."""
 

@@ -31,7 +31,7 @@ def population_of(metric: Metric) -> Mapping[Any, int]:
     elif isinstance(metric.kind, MeanKind):
         values = ["100", "400"]
     else:
-        values = list(metric.kind.labels or metric.kind.named_values)
+        values = list(metric.kind.estimated_values)
     return {value: NUM_CLIENTS // (number + 1) for number, value in enumerate(values[: max(1, len(values) - 1)])}
 
 

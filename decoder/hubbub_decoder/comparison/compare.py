@@ -258,7 +258,7 @@ def _category_rows(
 ) -> tuple[Change, ...]:
     """Tested changes of all categories shown."""
     metric: Metric = first.metric
-    names = [name for name in metric.kind.labels or metric.kind.named_values if name in decodings[0]]
+    names = [name for name in metric.kind.estimated_values if name in decodings[0]]
     pair = [
         Sample(evidence, np.array([decoding[name].share for name in names]))
         for evidence, decoding in zip((first, second), decodings, strict=True)

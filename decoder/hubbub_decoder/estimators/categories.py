@@ -48,7 +48,7 @@ def select_categories(metric: Metric, asked: Sequence[str] | None) -> tuple[str,
 
     Raises CandidateError for a name that is no category of the metric.
     """
-    names = metric.kind.labels or metric.kind.named_values
+    names = metric.kind.estimated_values
     for name in asked or ():
         if name not in names:
             raise CandidateError(

@@ -35,21 +35,13 @@ class OneHotOperations(KindOperations[K]):
         strings: StringOptions,
         progress: Progress,
     ) -> Decoding:
-        decoding, counts = self._decode(evidence, self.rows(candidates), options), evidence.counts
-        found = (
-            *warnings.few_reports(counts),
-            *warnings.rejected_reports(counts),
-            *warnings.dropped_rows(counts),
-            *warnings.impossible_totals(decoding),
-        )
+        decoding = self._decode(evidence, self.rows(candidates), options)
+        found = (*warnings.incomplete_reports(evidence.counts), *warnings.impossible_totals(decoding))
         return replace(decoding, warnings=found)
 
     def _decode(self, evidence: Evidence, rows: Sequence[str] | None, options: Options) -> Decoding:
-        selected = self._selected(rows)
+        selected = select_categories(self.metric, rows)
         return build_category_decoding(fit_categories(evidence, selected), selected, evidence, options)
-
-    def _selected(self, rows: Sequence[str] | None) -> tuple[str, ...]:
-        return select_categories(self.metric, rows)
 
     def rows(self, candidates: Candidates) -> Sequence[str] | None:
         if isinstance(candidates, DesignMatrix):

@@ -14,15 +14,14 @@ from hubbub.metrics.kinds import SetKind, Value
 from hubbub.metrics.kinds.sets import SEPARATOR, AskedItemKind, HashedSetKind, WholeSetKind
 from hubbub.text import format_count
 from hubbub_decoder.blas_threads import idle_blas_threads
-from hubbub_decoder.data.populations import distribution_shares, draw_population
 from hubbub_decoder.documents.finding import Finding, Severity
 from hubbub_decoder.errors import PopulationError
+from hubbub_decoder.estimators.categories import select_categories
 from hubbub_decoder.estimators.hashed_items import fit_hashed_sets
 from hubbub_decoder.estimators.items import ItemFit, fit_items, fit_whole_sets
 from hubbub_decoder.kinds.one_hot import OneHotOperations
-from hubbub_decoder.kinds.operations import Candidates, KindOperations, Positions
-from hubbub_decoder.kinds.strings import hash_candidates
-from hubbub_decoder.model.design_matrix import DesignMatrix
+from hubbub_decoder.kinds.operations import Candidates, Positions
+from hubbub_decoder.kinds.strings import HashedOperations, hash_candidates
 from hubbub_decoder.model.evidence import Evidence
 from hubbub_decoder.model.vectorized_hashing import bit_positions
 from hubbub_decoder.options import ALL_CANDIDATES, Options, Progress, StringOptions, Target
@@ -40,7 +39,7 @@ class SetOperations(OneHotOperations[K]):
     """Operations of sets; a value of a population is its items with commas between them."""
 
     def _decode(self, evidence: Evidence, rows: Sequence[str] | None, options: Options) -> Decoding:
-        selected, items = self._selected(rows), self.kind.named_values
+        selected, items = select_categories(self.metric, rows), self.kind.items
         shown = np.array([items.index(name) for name in selected])
         fit = self._fit(evidence, options.target)
         return build_item_decoding(fit, [(name,) for name in selected], shown, evidence, options)
@@ -113,7 +112,7 @@ class WholeSetOperations(SetOperations[WholeSetKind], of=WholeSetKind):
         return [*(items[max(0, min(start, len(items) - m)) :][:m] for start in range(0, len(items), m)), None]
 
 
-class HashedSetOperations(KindOperations[HashedSetKind], of=HashedSetKind):
+class HashedSetOperations(HashedOperations[HashedSetKind], of=HashedSetKind):
     """Operations of sets whose items are hashed; a value of a population is its items with commas between them."""
 
     def decode(
@@ -131,26 +130,18 @@ class HashedSetOperations(KindOperations[HashedSetKind], of=HashedSetKind):
         progress("hashing the candidates", _HASHING)
         design, repeated = hash_candidates(self.metric, candidates)
         progress(f"estimating {format_count(len(design.groups), 'share')}", _FITTING)
-        mechanism, counts = self.kind.mechanism, evidence.counts
+        mechanism = self.kind.mechanism
         with idle_blas_threads(len(design.groups)):
             fit = fit_hashed_sets(evidence, design, options.target, mechanism)
         decoding = build_item_decoding(fit, design.groups, np.arange(len(design.groups)), evidence, options)
         found = (
-            *warnings.few_reports(counts),
-            *warnings.rejected_reports(counts),
-            *warnings.dropped_rows(counts),
+            *warnings.incomplete_reports(evidence.counts),
             *warnings.padded_candidates(design),
             *warnings.repeated_candidates(repeated),
             *warnings.merged_candidates(design),
             *larger_sets(mechanism.max_items),
         )
         return replace(decoding, warnings=found)
-
-    def reason_to_skip(self, *, has_candidates: bool) -> str | None:
-        return None if has_candidates else f"no candidates: add {self.metric.name}.txt to the directory of --candidates"
-
-    def rows(self, candidates: Candidates) -> DesignMatrix:
-        return hash_candidates(self.metric, candidates)[0]
 
     def positions(self, values: Sequence[str]) -> Positions:
         sets = [sorted(set(value.split(SEPARATOR))) if value else [] for value in values]
@@ -167,11 +158,6 @@ class HashedSetOperations(KindOperations[HashedSetKind], of=HashedSetKind):
         """Sets of as many items as a row stands for, and no item."""
         m = self.kind.mechanism.max_items
         return [*(tuple(f"v{number}" for number in range(start, start + m)) for start in (0, m)), None]
-
-    def draw(
-        self, distribution: str, num_values: int | None, num_reports: int, rng: np.random.Generator
-    ) -> dict[str, int]:
-        return draw_population(distribution_shares(distribution, num_values or 100), num_reports, rng)
 
 
 def larger_sets(most: int) -> Iterator[Finding]:

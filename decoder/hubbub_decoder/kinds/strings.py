@@ -6,11 +6,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import count
+from typing import TypeVar
 
 import numpy as np
 
 from hubbub.errors import SummaryError
-from hubbub.metrics.kinds import StringKind, Value
+from hubbub.metrics.kinds import BlockKind, StringKind, Value
 from hubbub.metrics.metric import Metric
 from hubbub.summary import BitCounts, PatternCounts, Reports
 from hubbub.text import format_count, with_article
@@ -50,7 +51,25 @@ _MIN_AUDITED, _MAX_AUDITED = 8, 4_096
 _MAX_FALSE_SUGGESTION = 1e-3  # probability of a suggestion if no spelling of a candidate was reported
 
 
-class StringOperations(KindOperations[StringKind], of=StringKind):
+K = TypeVar("K", bound=BlockKind)
+
+
+class HashedOperations(KindOperations[K]):
+    """Operations of a kind whose values are hashed, so that the analyst lists candidates."""
+
+    def reason_to_skip(self, *, has_candidates: bool) -> str | None:
+        return None if has_candidates else f"no candidates: add {self.metric.name}.txt to the directory of --candidates"
+
+    def rows(self, candidates: Candidates) -> DesignMatrix:
+        return hash_candidates(self.metric, candidates)[0]
+
+    def draw(
+        self, distribution: str, num_values: int | None, num_reports: int, rng: np.random.Generator
+    ) -> dict[str, int]:
+        return draw_population(distribution_shares(distribution, num_values or 100), num_reports, rng)
+
+
+class StringOperations(HashedOperations[StringKind], of=StringKind):
     """Operations of a string metric."""
 
     def decode(
@@ -134,20 +153,12 @@ class StringOperations(KindOperations[StringKind], of=StringKind):
     def reason_to_skip(self, *, has_candidates: bool) -> str | None:
         if other := self.other_command():
             return f"the strings of a metric with `discover` are found by `{other}`"
-        return None if has_candidates else f"no candidates: add {self.metric.name}.txt to the directory of --candidates"
-
-    def rows(self, candidates: Candidates) -> DesignMatrix:
-        return hash_candidates(self.metric, candidates)[0]
+        return super().reason_to_skip(has_candidates=has_candidates)
 
     def positions(self, values: Sequence[str]) -> Positions:
         if self.kind.discover is None:
             return bit_positions(values, self.metric.params)
         return discovery_positions(values, self.metric.params, self.kind.discover)
-
-    def draw(
-        self, distribution: str, num_values: int | None, num_reports: int, rng: np.random.Generator
-    ) -> dict[str, int]:
-        return draw_population(distribution_shares(distribution, num_values or 100), num_reports, rng)
 
     def audited_values(self) -> list[Value]:
         """With `discover`, the first strings differ in their first symbol, so that their fragments differ in every group."""
@@ -179,11 +190,8 @@ def _whole_values(evidence: Evidence) -> Evidence:
 def hash_candidates(metric: Metric, candidates: Candidates) -> tuple[DesignMatrix, int]:
     """Design matrix of the candidates and the number of repetitions among them."""
     if candidates is None:
-        without = (
-            ""
-            if metric.kind.whole_cohorts == range(metric.num_cohorts)
-            else " Without a list, `hubbub discover` finds frequent strings."
-        )
+        finds = " Without a list, `hubbub discover` finds frequent strings."
+        without = finds if metric.kind.has_held_out_group else ""
         raise CandidateError(
             f"{metric.name}: {with_article(metric.kind.word)} metric can only be decoded for given strings. Pass candidates (--candidates FILE).{without}"
         )
@@ -287,9 +295,7 @@ def _warnings(
     """Warnings about the decoding of a string metric, in the order of its steps."""
     reports = whole.source if isinstance(whole.source, Reports) else None
     return (
-        *warnings.few_reports(evidence.counts),
-        *warnings.rejected_reports(evidence.counts),
-        *warnings.dropped_rows(evidence.counts),
+        *warnings.incomplete_reports(evidence.counts),
         *warnings.padded_candidates(design),
         *warnings.repeated_candidates(repeated),
         *warnings.merged_candidates(design),

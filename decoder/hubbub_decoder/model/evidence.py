@@ -190,8 +190,10 @@ class Evidence:
 
     def held_out(self) -> Evidence:
         """Evidence of the clients that report whole values: all, or with `discover` bit counts of the held-out group."""
-        m, whole = self.metric.num_cohorts, self.metric.kind.whole_cohorts
-        return self if len(whole) == m else self.as_bit_counts().subset(np.isin(np.arange(m), whole))
+        kind = self.metric.kind
+        if not kind.has_held_out_group:
+            return self
+        return self.as_bit_counts().subset(np.isin(np.arange(kind.num_cohorts), kind.whole_cohorts))
 
 
 def _take(collected: Collected, cohorts: Flags) -> Collected:

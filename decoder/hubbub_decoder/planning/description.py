@@ -257,7 +257,7 @@ def describe(
         raise ParameterError("num_reports or share must be given", "neither")
     try:
         planner = planner_of(metric.kind.word, has_shares=metric.kind.has_shares)
-        number = num_candidates or len(metric.kind.labels or metric.kind.named_values) or DISCOVERED
+        number = num_candidates or len(metric.kind.estimated_values) or DISCOVERED
         shares = planner.shares(number, metric.kind)
         population = Population(num_reports or 1, repetition_of(periods, metric.hold), shares)
         accuracy = planner.accuracy(metric.kind, population, retained=retained)

@@ -36,7 +36,7 @@ from hubbub_decoder.inference.intervals import detection_level, reports_to_detec
 from hubbub_decoder.options import Target
 from hubbub_decoder.result import Result
 from hubbub_decoder.results.diagnosis import Diagnosis, Residuals
-from hubbub_decoder.results.estimates import Estimate, ShareEstimate, read_detected
+from hubbub_decoder.results.estimates import Estimate, ShareEstimate, read_detected, share_text
 from hubbub_decoder.results.loadable import Loadable
 from hubbub_decoder.results.ordinal import Numbers, mean_lines, quantile_lines
 from hubbub_decoder.results.suggestions import Suggestion, suggestion_lines
@@ -244,10 +244,7 @@ class Decoding(TableResult[Estimate], Loadable, Result):
             Headline, the five largest shares with their intervals, the totals, and the verdict of `diagnose`.
         """
         shown = [e for e in self.estimates if not math.isnan(e.share)][:_NUM_SUMMARIZED]
-        rows = (
-            f"  {group_name(e.group)}: {e.share:z.2%} ({e.low:z.2%} .. {e.high:z.2%})"
-            for e in self.in_display_order(shown)
-        )
+        rows = (f"  {group_name(e.group)}: {share_text(e.share, e.low, e.high)}" for e in self.in_display_order(shown))
         return "\n".join([headline(self), *rows, *summary_lines(self, quantiles=False), self.diagnose().verdict])
 
     def diagnose(self) -> Diagnosis:
@@ -499,18 +496,13 @@ def headline(decoding: Decoding, num_all_reports: int | None = None) -> str:
     'from_jfk: 1,000 reports; no epsilon whatever is recorded; epsilon 1.099 per report, 1.099 per value, 2.198 per enrollment (2 values), lifetime epsilon 39.551 (36 values)'
     """
     reports = format_count(decoding.num_reports, "report")
-    if _is_held_out(decoding) and num_all_reports is not None:
+    if decoding.metric.kind.has_held_out_group and num_all_reports is not None:
         reports = (
             f"{format_count(num_all_reports, 'report')}, of which {decoding.num_reports:,} (held out) give these shares"
         )
-    elif _is_held_out(decoding):
+    elif decoding.metric.kind.has_held_out_group:
         reports = f"{reports} of the held-out group"
     return f"{decoding.metric.title}: {reports}; {privacy_figures(decoding.metric, Policy()).sentence()}"
-
-
-def _is_held_out(decoding: Decoding) -> bool:
-    """Whether the reports are those of the held-out group of a metric with `discover`, which alone report whole strings."""
-    return len(decoding.metric.kind.whole_cohorts) < decoding.metric.num_cohorts
 
 
 def unlisted_lines(decoding: Decoding) -> Iterator[str]:
@@ -621,7 +613,7 @@ def _period_assumption(decoding: Decoding) -> str:
 def needed_reports(decoding: Decoding) -> Iterator[tuple[str, str]]:
     """Yield smaller detection limits of a string metric with the number of reports that each needs, as text."""
     limit, lowest = decoding.detection_limit, decoding.lowest_detection_limit
-    if not 0 < limit < math.inf or decoding.fabricated or _is_held_out(decoding):
+    if not 0 < limit < math.inf or decoding.fabricated or decoding.metric.kind.has_held_out_group:
         return
     share = _EXAMPLE_LIMIT if limit >= 1 else _round_below(limit / 2)
     for _ in range(_NUM_SMALLER_LIMITS):
@@ -635,7 +627,7 @@ def needed_reports(decoding: Decoding) -> Iterator[tuple[str, str]]:
 
 def _lower_limit(decoding: Decoding, share: float) -> str:
     """Return how many reports a detection limit of `share` needs, or that unlisted strings prevent it."""
-    if _is_held_out(decoding):
+    if decoding.metric.kind.has_held_out_group:
         return (
             "The search for strings without a list has a limit of its own: "
             "`hubbub plan METRICS.toml NAME --reports N` prints it for any number of reports."

@@ -119,9 +119,9 @@ def label_columns(axes: Axes, places: Sequence[float], names: Sequence[str], *, 
     _set_fonts(axes.get_xticklabels(), shown)
 
 
-def write_labels(texts: Sequence[Text], names: Iterable[str], longest: int = _LONGEST_LABEL) -> None:
+def write_labels(texts: Sequence[Text], names: Iterable[str]) -> None:
     """Write untrusted names: no mathematics between `$`, long names shortened, characters without a glyph escaped."""
-    shown = [printable(name) for name in short_labels(list(names), longest)]
+    shown = [printable(name) for name in short_labels(list(names), _LONGEST_LABEL)]
     for text, (name, _) in zip(texts, shown, strict=True):
         text.set_text(name)
     _set_fonts(texts, shown)

@@ -33,6 +33,13 @@ _FALSE_ALARM = 0.01  # largest share of decodings in which a kind of warning is 
 _LARGE_PART = 0.5
 
 
+def incomplete_reports(counts: BitCounts) -> Iterator[Finding]:
+    """What is missing from the reports of any kind: there are few, or some were rejected or left out."""
+    yield from few_reports(counts)
+    yield from rejected_reports(counts)
+    yield from dropped_rows(counts)
+
+
 def few_reports(counts: BitCounts) -> Iterator[Finding]:
     """Too few reports for a normal approximation."""
     n, m = counts.num_reports, len(counts.reports)
@@ -162,11 +169,10 @@ def nothing_detected(decoding: Decoding) -> Iterator[Finding]:
     unlisted, listed = decoding.unlisted, decoding.listed_total
     error = norm.isf(_FALSE_ALARM) * (unlisted.std_error + listed.std_error)
     if not decoding.detected and unlisted.share - listed.share > error:
-        scheme = decoding.metric.params.hash_scheme
         imported = (
-            " For imported data with its own hashing, pass the map to `hubbub decode --map`."
-            if scheme == "google-md5"
-            else ""
+            ""
+            if decoding.metric.params.scheme.is_collectable
+            else " For imported data with its own hashing, pass the map to `hubbub decode --map`."
         )
         yield Finding(
             "nothing_detected",

@@ -207,7 +207,7 @@ def _groups(metric: Metric, rows: Rows) -> Sequence[Sequence[str]]:
     """Names of each value; several where no report can distinguish them."""
     if isinstance(rows, DesignMatrix):
         return rows.groups
-    return [(name,) for name in (rows if rows is not None else metric.kind.labels or metric.kind.named_values)]
+    return [(name,) for name in (rows if rows is not None else metric.kind.estimated_values)]
 
 
 def _outside_bands(window: Decoding, rules: Rules) -> Iterator[Alarm]:

@@ -210,6 +210,11 @@ class Kind(ABC):
         return self.labels
 
     @property
+    def estimated_values(self) -> tuple[str, ...]:
+        """Named values that a decoding has a share of: all but those without a bit of their own."""
+        return self.named_values
+
+    @property
     def num_strings(self) -> int:
         """Number of strings in a value: each has a digest of 16 bytes in the value's key."""
         return 0
@@ -218,6 +223,11 @@ class Kind(ABC):
     def whole_cohorts(self) -> range:
         """Cohorts whose reports are of whole values: all, but with `discover` only the held-out group."""
         return range(self.num_cohorts)
+
+    @property
+    def has_held_out_group(self) -> bool:
+        """Whether only a held-out group of the cohorts reports whole values, as with `discover`."""
+        return len(self.whole_cohorts) < self.num_cohorts
 
     @property
     def accumulating(self) -> Buckets | None:

@@ -141,6 +141,10 @@ class BooleanKind(BlockKind):
     def named_values(self) -> tuple[str, ...]:
         return ("true", "false")
 
+    @property
+    def estimated_values(self) -> tuple[str, ...]:
+        return self.labels
+
     def true_bits(self, value: Any, cohort: int, threshold: float | None = None) -> BloomBits:
         if value is not None and not isinstance(value, bool):
             raise InvalidValueError(
