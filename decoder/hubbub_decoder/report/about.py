@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from hubbub.metrics.metric import Metric
 from hubbub.metrics.periods import PeriodKind
@@ -18,6 +19,23 @@ from hubbub_decoder.results.decoding import Decoding
 
 _MOST_ITEMS = 20
 _MAX_FILES = 40
+
+
+def about(
+    metric: Metric,
+    provenance: Iterable[tuple[str, str]],
+    path: Sequence[tuple[str, str]],
+    view: Mapping[str, Any] | None,
+) -> dict[str, Any]:
+    """What the template of every page of results gets; for the arguments see `render_decoding`."""
+    return {
+        "metric": metric,
+        "privacy": list(privacy_rows(metric)),
+        "definition": list(definition_rows(metric)),
+        "provenance": list(provenance),
+        "path": path,
+        "view": view,
+    }
 
 
 def privacy_rows(metric: Metric) -> Iterator[tuple[str, str, str]]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from hubbub_decoder.comparison.results import Comparison, summary_lines
 from hubbub_decoder.documents.document import format_level, group_name
-from hubbub_decoder.report.about import definition_rows, period_text, privacy_rows
+from hubbub_decoder.report.about import about, period_text
 from hubbub_decoder.report.rendering import Scripts, json_numbers, render
 from hubbub_decoder.results.decoding import Decoding
 
@@ -48,18 +48,13 @@ def render_comparison(
         },
         {
             "comparison": comparison,
-            "metric": comparison.metric,
+            **about(comparison.metric, provenance, path, view),
             "before": _sample_text(comparison.a),
             "after": _sample_text(comparison.b),
             "changes": changes,
             "is_noise": is_noise,
             "level": level,
             "lines": list(summary_lines(comparison)),
-            "privacy": list(privacy_rows(comparison.metric)),
-            "definition": list(definition_rows(comparison.metric)),
-            "provenance": list(provenance),
-            "path": path,
-            "view": view,
         },
     )
 

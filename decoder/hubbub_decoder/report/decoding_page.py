@@ -14,7 +14,7 @@ from hubbub.text import format_count
 from hubbub_decoder.array_types import Floats
 from hubbub_decoder.documents.document import UNLISTED_STRINGS, format_level, format_q_value, group_name, with_steps
 from hubbub_decoder.inference.goodness_of_fit import FitTest
-from hubbub_decoder.report.about import definition_rows, period_text, privacy_rows
+from hubbub_decoder.report.about import about, period_text
 from hubbub_decoder.report.rendering import Scripts, json_numbers, render
 from hubbub_decoder.results.decoding import (
     Decoding,
@@ -104,7 +104,7 @@ def render_decoding(
         _chart_data(decoding, rows, residuals),
         {
             "decoding": decoding,
-            "metric": decoding.metric,
+            **about(decoding.metric, provenance, path, view),
             "rows": rows,
             "tested": decoding.is_tested,
             "largest_share": _largest_without_smallest_q(rows),
@@ -124,11 +124,6 @@ def render_decoding(
             "residual_summary": None if summary is None else str(summary),
             "largest_residuals": [] if summary is None else summary.largest,
             "shows_residuals": residuals is not None and residuals.size <= _MAX_CELLS,
-            "privacy": list(privacy_rows(decoding.metric)),
-            "definition": list(definition_rows(decoding.metric)),
-            "provenance": list(provenance),
-            "path": path,
-            "view": view,
         },
     )
 

@@ -14,7 +14,7 @@ from hubbub_decoder.comparison.results import Change
 from hubbub_decoder.comparison.trends import Trends, change_lines, label_of
 from hubbub_decoder.data.events import Event, marked_periods
 from hubbub_decoder.documents.document import format_level, group_name
-from hubbub_decoder.report.about import definition_rows, privacy_rows
+from hubbub_decoder.report.about import about
 from hubbub_decoder.report.rendering import Scripts, json_numbers, render
 from hubbub_decoder.results.decoding import Decoding
 from hubbub_decoder.results.ordinal import Mean, number_texts, representative_name
@@ -148,7 +148,7 @@ def render_metric(
             "events": [{"period": day, "labels": [event.label for event in found]} for day, found in marked.items()],
         },
         {
-            "metric": metric,
+            **about(metric, provenance, path, view),
             "by": word,
             "by_period": by == PERIOD,
             "tested": tested,
@@ -168,11 +168,6 @@ def render_metric(
             "num_changes": len(changes),
             "change_lines": [] if compared is None else list(change_lines(compared)),
             "periods": periods,
-            "privacy": list(privacy_rows(metric)),
-            "definition": list(definition_rows(metric)),
-            "provenance": list(provenance),
-            "path": path,
-            "view": view,
             "groups": groups,
             "marked": marked,
         },
