@@ -21,6 +21,7 @@ from hubbub_decoder.results_store.store import (
     Look,
     PeriodKey,
     ResultsStore,
+    Statements,
     StoredResult,
     known_results,
     look_statements,
@@ -148,26 +149,27 @@ class PostgresResults:
     def recorded_document(self, key: PeriodKey) -> str:
         """JSON of the decoding of a period; raises OutputError if there is none."""
         with self._translated_errors():
-            rows = self._connection.execute(SELECT_DECODING.replace("?", "%s").encode(), key).fetchall()
+            rows = self._connection.execute(_with_markers(SELECT_DECODING), key).fetchall()
         return only_document(rows, key)
 
     def write_result(self, result: StoredResult) -> None:
         """Write a result in place of the one of its period, all or nothing."""
-        with self._writing() as cursor:
-            for statement, rows in statements_of(result):
-                cursor.executemany(statement.replace("?", "%s").encode(), rows)
+        self._write(statements_of(result))
 
     def looks(self, metric: Metric) -> dict[str, Look]:
         """Looks of `hubbub watch` at the periods of a metric, by period."""
         with self._translated_errors():
             key = PeriodKey.of(metric, "")
-            return looks_of(self._connection.execute(SELECT_LOOKS.replace("?", "%s").encode(), key[:2]).fetchall())
+            return looks_of(self._connection.execute(_with_markers(SELECT_LOOKS), key[:2]).fetchall())
 
     def write_looks(self, metric: Metric, looks: Iterable[Look]) -> None:
         """Remember looks at periods of a metric, all or nothing."""
+        self._write(look_statements(metric, looks))
+
+    def _write(self, statements: Statements) -> None:
         with self._writing() as cursor:
-            for statement, rows in look_statements(metric, looks):
-                cursor.executemany(statement.replace("?", "%s").encode(), rows)
+            for statement, rows in statements:
+                cursor.executemany(_with_markers(statement), rows)
 
     def _prepare(self) -> None:
         """Make the tables that the schema does not have, and check that they are ours and that this user may write."""
@@ -220,6 +222,11 @@ class PostgresResults:
             "Check the URL, that PostgreSQL runs and has room, and its log. Run the command again, and it continues",
         )
         return OutputError(f"{self._name}: {reason.rstrip('.')}. {remedy}.")
+
+
+def _with_markers(statement: str) -> bytes:
+    """Statement with the marker of psycopg for each parameter."""
+    return statement.replace("?", "%s").encode()
 
 
 _SELECT_STATE = (

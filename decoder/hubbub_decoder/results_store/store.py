@@ -273,7 +273,7 @@ class ResultsStore:
     def write_result(self, result: StoredResult) -> None:
         """Write a result in place of the one of its period, all or nothing."""
         with self._transaction():
-            self._write_result(result)
+            self._write(statements_of(result))
 
     def looks(self, metric: Metric) -> dict[str, Look]:
         """Looks of `hubbub watch` at the periods of a metric, by period."""
@@ -282,8 +282,7 @@ class ResultsStore:
     def write_looks(self, metric: Metric, looks: Iterable[Look]) -> None:
         """Remember looks at periods of a metric, all or nothing."""
         with self._transaction():
-            for statement, rows in look_statements(metric, looks):
-                self._connection.executemany(statement, rows)
+            self._write(look_statements(metric, looks))
 
     def releases(self) -> dict[PeriodKey, tuple[Release, ...]]:
         """All releases of each period in their order, also of those that were withdrawn."""
@@ -340,7 +339,7 @@ class ResultsStore:
         with self._transaction():
             for result, release in new:
                 if result is not None:
-                    self._write_result(result)
+                    self._write(statements_of(result))
                 if release is not None:
                     self._write_release(release)
 
@@ -369,8 +368,8 @@ class ResultsStore:
 
     # Statements
 
-    def _write_result(self, result: StoredResult) -> None:
-        for statement, rows in statements_of(result):
+    def _write(self, statements: Statements) -> None:
+        for statement, rows in statements:
             self._connection.executemany(statement, rows)
 
     def _write_release(self, release: Release) -> None:
