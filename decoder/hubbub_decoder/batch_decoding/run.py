@@ -24,7 +24,7 @@ from hubbub.text import escape_control_characters
 from hubbub.worker_processes import worker_pool
 from hubbub_decoder.batch_decoding.tasks import Task, UnreadableFile, content_hash, counts_hash
 from hubbub_decoder.data.candidates import distinct_candidates, read_candidates
-from hubbub_decoder.errors import OutputError
+from hubbub_decoder.data.output_files import make_directory
 from hubbub_decoder.model.design_matrix import DesignMatrix, design_matrix
 from hubbub_decoder.model.evidence import Evidence
 from hubbub_decoder.pipeline import decode
@@ -226,14 +226,6 @@ def _candidates(path: Path, params: Params) -> list[str] | DesignMatrix:
     given = read_candidates(path)
     distinct, repeated = distinct_candidates(given)
     return given if repeated else design_matrix(distinct, params)
-
-
-def make_directory(path: Path) -> None:
-    """Make a directory and those above it, unless it exists. Raises OutputError."""
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as problem:
-        raise OutputError(f"{path} cannot be created: {problem.strerror}.") from None
 
 
 _Item = TypeVar("_Item")

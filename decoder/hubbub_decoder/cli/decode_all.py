@@ -90,8 +90,9 @@ def command(
     """
     from rich.console import Console
 
-    from hubbub_decoder.batch_decoding.run import make_directory, run_tasks
+    from hubbub_decoder.batch_decoding.run import run_tasks
     from hubbub_decoder.batch_decoding.tasks import find_tasks
+    from hubbub_decoder.data.output_files import make_directory
     from hubbub_decoder.data.prometheus_textfile import write_run_textfile
     from hubbub_decoder.options import Options
     from hubbub_decoder.results_store.database import open_results_database

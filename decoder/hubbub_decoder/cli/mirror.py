@@ -183,7 +183,7 @@ def mirror_periods(
     from hubbub_decoder.data.output_files import make_directory
     from hubbub_decoder.data.pull import NoResponseError
 
-    make_directory(directory)
+    make_directory(directory, private=True)
     headers = _headers_by_period(directory)
     written: dict[Path, ReportFile | Summary] = {}
     failed: list[tuple[CollectedPeriod, str]] = []

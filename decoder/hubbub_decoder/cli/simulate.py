@@ -216,7 +216,7 @@ class _Simulated:
         from hubbub_decoder.data.output_files import make_directory, write_report_file, write_summary_file
         from hubbub_decoder.simulation import simulate_each_period
 
-        make_directory(directory)
+        make_directory(directory, private=True)
         metric, group = self.metric, self.metric.group
         values, value = ((), None) if group is None else (group.values, group.value)
         forms: dict[str, type[BitCounts | PatternCounts | Reports]]

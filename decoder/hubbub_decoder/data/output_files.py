@@ -47,12 +47,12 @@ def check_output_path(path: Path, inputs: Iterable[Path | None] = ()) -> None:
         raise OutputError(f"{path} cannot be written: this user has no write permission for {path.parent}.")
 
 
-def make_directory(path: Path) -> None:
-    """Make a directory of mode 0700 for summaries, if there is none. Raises OutputError if it cannot be made."""
+def make_directory(path: Path, *, private: bool = False) -> None:
+    """Make a directory and those above it, if there is none; `private`: of mode 0700. Raises OutputError if it cannot be made."""
     try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.mkdir(mode=0o700 if private else 0o777, parents=True, exist_ok=True)
     except OSError as problem:
-        raise OutputError(f"{path} cannot be written: {problem.strerror}.") from None
+        raise OutputError(f"{path} cannot be created: {problem.strerror}.") from None
 
 
 def check_table_path(path: Path, suffixes: Sequence[str] = TABLES, inputs: Iterable[Path | None] = ()) -> None:
