@@ -37,6 +37,7 @@ _POSITIONS = ("first", "second", "third")
 _GIVEN = ("given_first", "given_two")
 _MAX_ROWS, _MAX_COLUMNS = 30, 8
 _MIN_P_VALUE = 1e-300
+_NUM_STRONGEST = 5
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -452,8 +453,8 @@ def verdicts(found: Association) -> list[str]:
     return [sentence, *(of_pair for pair in found.pairs for of_pair in verdicts(pair))]
 
 
-def strongest_cells(found: Association, number: int = 5) -> list[tuple[Cell, float]]:
-    """Cell and share under independence of the tested combinations whose interval excludes that share, furthest first."""
+def strongest_cells(found: Association) -> list[tuple[Cell, float]]:
+    """Cell and share under independence of the few tested combinations whose interval excludes that share, furthest first."""
     expected = outer([margin.shares for margin in found.margins])
     kept = [set(components) for components in found.test.kept]
     outside = [
@@ -462,7 +463,7 @@ def strongest_cells(found: Association, number: int = 5) -> list[tuple[Cell, flo
         if all(i in components for i, components in zip(index, kept, strict=True))
         and not cell.low <= expected[index] <= cell.high
     ]
-    return sorted(outside, key=lambda pair: -abs(pair[0].share - pair[1]) / pair[0].std_error)[:number]
+    return sorted(outside, key=lambda pair: -abs(pair[0].share - pair[1]) / pair[0].std_error)[:_NUM_STRONGEST]
 
 
 def _percent(share: float) -> str:

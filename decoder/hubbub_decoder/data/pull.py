@@ -48,9 +48,9 @@ class CollectedPeriod:
     closed: bool
 
 
-def pull_periods(url: str, token: str | None = None) -> list[CollectedPeriod]:
+def pull_periods(url: str) -> list[CollectedPeriod]:
     """List of the periods of all metric versions. Raises PullError as `pull_summary` does. The request is GET {url}/v1/periods."""
-    body = b"".join(_download(url, f"{_base_url(url)}/v1/periods", token, lambda _: None, _MAX_SUMMARY_BYTES))
+    body = b"".join(_download(url, f"{_base_url(url)}/v1/periods", None, lambda _: None, _MAX_SUMMARY_BYTES))
     try:
         periods = [
             CollectedPeriod(**{field.name: row[field.name] for field in fields(CollectedPeriod)})

@@ -90,7 +90,7 @@ def best_subset_selection(limits: RowLimits, share: float, repetition: Repetitio
     return min(found, key=lambda pair: pair[0])[1] if found else None
 
 
-def skewed_loss(mechanism: SubsetSelection, share: float = SKEWED_SHARE) -> float:
+def skewed_loss(mechanism: SubsetSelection) -> float:
     """Return the variance of the difference of two small shares from bit counts over that from whole rows, for one report.
 
         ((w-1) f_1 + (d-w-1) f_0) ((w-1) / f_1 + (d-w-1) / f_0) / (d-2)**2
@@ -105,8 +105,8 @@ def skewed_loss(mechanism: SubsetSelection, share: float = SKEWED_SHARE) -> floa
     if d <= 2:
         return 1.0
     without, more = (1 - q) / (d - w), q / w - (1 - q) / (d - w)
-    even = (1 - share) / (d - 1)
-    f_1, f_0 = without + more * (share + (w - 1) * even), without + more * w * even
+    even = (1 - SKEWED_SHARE) / (d - 1)
+    f_1, f_0 = without + more * (SKEWED_SHARE + (w - 1) * even), without + more * w * even
     with_it, without_it = w - 1, d - w - 1
     return (with_it * f_1 + without_it * f_0) * (with_it / f_1 + without_it / f_0) / (d - 2) ** 2
 

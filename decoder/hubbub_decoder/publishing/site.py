@@ -139,7 +139,8 @@ def publish(
         if last is not None and last.inputs_hash == stamp and _is_shown(last.site_version, files, site):
             return [PeriodResult(name, PeriodStatus(status), reason) for name, status, reason in last.periods]
         plan, index = _plan(inputs, store, terms)
-        _remember(index, store)
+        if index.new or index.gone:
+            store.write_summaries(index.new, index.gone)
         before = Published.of(store)
         store.withdraw(terms.withdrawn, [key for key in before.releases if is_named(before.name(key), terms.withdrawn)])
         results = {**plan.results, **{result.name: result for result in _record(plan, store, before, processes, show)}}
@@ -187,11 +188,6 @@ def _plan(inputs: Inputs, store: ResultsStore, terms: Terms) -> tuple[Plan, Summ
         raise SummaryError("There is no summary to publish. `hubbub pull` writes one for each metric.")
     terms.check_names([*(task.name for task in tasks), *map(published.name, published.every)])
     return plan_releases(tasks, unreadable, index, Published.of(store, terms.withdrawn), terms), index
-
-
-def _remember(index: SummaryIndex, store: ResultsStore) -> None:
-    if index.new or index.gone:
-        store.write_summaries(index.new, index.gone)
 
 
 def _record(plan: Plan, store: ResultsStore, before: Published, processes: int, show: Show) -> Iterator[PeriodResult]:

@@ -73,16 +73,16 @@ def within_size_limit(design: DesignMatrix) -> bool:
     return len(design.groups) <= MAX_CANDIDATES
 
 
-def fit_reports_mixed(evidence: Evidence, design: DesignMatrix, *, seed: int = 0) -> FitResult:
+def fit_reports_mixed(evidence: Evidence, design: DesignMatrix) -> FitResult:
     """Estimate the shares of many candidates; the prior of each makes it noise to the others.
 
-    evidence : at least one report      design : made for the same parameters      seed : of the simulated reports
+    evidence : at least one report      design : made for the same parameters
 
     Time O(n M h + M**3), memory O(n k / 8 + M**2).
     """
     repetition, clients, all_clients = evidence.repetition, evidence.num_clients, evidence.num_all_clients
     ordered, mixture = SortedReports.from_reports(evidence.require(Reports)), Mixture.from_design(design)
-    rng = seeded(seed)
+    rng = seeded(0)  # the same reports are always fitted alike
     bits = pass_bit_messages(evidence, design)
     estimates, beliefs = bits.estimates, bits.beliefs
     priors = matching_priors(estimates.shares, estimates.variances, beliefs.means, beliefs.variances)

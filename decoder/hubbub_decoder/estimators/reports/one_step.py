@@ -70,10 +70,10 @@ class _ScoringStep:
     inflation: Floats
 
 
-def fit_reports_one_step(evidence: Evidence, design: DesignMatrix, *, seed: int = 0) -> FitResult:
+def fit_reports_one_step(evidence: Evidence, design: DesignMatrix) -> FitResult:
     """Estimate the shares of the candidates, the unlisted strings and "no value" from the reports.
 
-    evidence : at least one report      design : made for the same parameters      seed : of the simulated reports
+    evidence : at least one report      design : made for the same parameters
 
     Raises SummaryError for a design of other parameters, or without reports. Time O(n M h + M**3), memory O(n k / 8 + M**2).
     """
@@ -86,7 +86,7 @@ def fit_reports_one_step(evidence: Evidence, design: DesignMatrix, *, seed: int 
     if n == 0:
         raise SummaryError("there is no report to fit")
     ordered, mixture = SortedReports.from_reports(evidence.require(Reports)), Mixture.from_design(design)
-    rng = seeded(seed)
+    rng = seeded(0)  # the same reports are always fitted alike
     z = np.full(mixture.size, 0.5 / mixture.size)
     z[-2:] += 0.25
     rounds = [every for every in _ROUNDS if every == 1 or n >= _MIN_REPORTS_PER_COMPONENT * every * mixture.size]

@@ -110,19 +110,16 @@ class Shares:
         return float(self.numbers @ of_each / self.count)
 
 
-def unknown_squares(
-    shares: Shares, variance: Callable[[float], Floats], *, fixed_effects: bool, unlisted: float = 0.0
-) -> float:
+def unknown_squares(shares: Shares, variance: Callable[[float], Floats], *, fixed_effects: bool) -> float:
     """Fixed point t; above 1 where the shares are known worse than without reports.
 
     variance : s**2 (n,) of the estimates of `shares`, as a function of t, increasing
-    unlisted : tau**2, sum of the squared shares of unlisted strings
     """
-    t = unlisted
+    t = 0.0
     for _ in range(_MAX_ITERATIONS):
         errors = variance(t)
         spread = errors if fixed_effects else posterior_variances(shares, errors)
-        after = unlisted + float(shares.numbers @ spread)
+        after = float(shares.numbers @ spread)
         if abs(after - t) <= _TOLERANCE * after:
             return after
         t = after
