@@ -104,7 +104,7 @@ class BatchBuilder:
         """Accounts left to check: number of the subject * number of metrics + number of the metric."""
         self._digests = [metric.digest for metric in definitions.values()]
         self._earliest_end = date.max
-        self._is_new = OncePerKey()
+        self._once = OncePerKey()
         self.notes_runs = notes_runs
 
     def note_run(self, state: State, *, is_start: bool = False) -> None:
@@ -219,12 +219,12 @@ class BatchBuilder:
         if not far:
             return
         if self._is_clock_behind(state):
-            self._log_once(
+            self._once.log(
                 "The system clock is earlier than a time the aggregator confirmed. No reports are created until the clock is correct."
             )
             return
         planned = max(account.next_period_start for account in far)
-        self._log_once(
+        self._once.log(
             f"the clock was ahead: the next report was planned for {planned}. It is planned again from the current date; keep the clock "
             "synchronized (ntp, chrony)"
         )
@@ -244,14 +244,10 @@ class BatchBuilder:
         """Whether an aggregator confirmed a later date than the clock's."""
         return self._clock.now().timestamp() < state.clock_confirmed_at - CLOCK_TOLERANCE.total_seconds()
 
-    def _log_once(self, message: str) -> None:
-        if self._is_new(message):
-            log_when_unlocked("%s", message)
-
     def _warn_stood_in(self, reports: Sequence[tuple[EncodedReport, Account]]) -> None:
         """Log the first report of each definition that repeats the value reported last."""
         account = next(account for report, account in reports if report.stood_in)
-        if self._is_new(account.digest):
+        if self._once(account.digest):
             log_when_unlocked(
                 "%s: the budget has room for %d values (epsilon = %.3f), and a value beyond them was recorded. The report repeats the "
                 "value reported last, and accounting() counts it as `stood_in`. Many such reports bias the estimates: raise "

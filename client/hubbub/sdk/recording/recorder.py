@@ -29,7 +29,7 @@ from hubbub.sdk.recording.consent_changes import ConsentLimit
 from hubbub.sdk.recording.enrollment import Enrollment
 from hubbub.sdk.recording.subject_encoders import SubjectEncoder, SubjectEncoders
 from hubbub.sdk.runtime.clock import PeriodClock, current_at, is_plausible
-from hubbub.sdk.runtime.safe_logging import OncePerKey, log_when_unlocked
+from hubbub.sdk.runtime.safe_logging import OncePerKey
 from hubbub.sdk.storage.events import DraftMerge, DraftReplacement, IgnoredRecordings
 from hubbub.sdk.storage.journal import Journal
 from hubbub.sdk.storage.state import Accounting, State
@@ -85,7 +85,8 @@ class Recorder:
         self._clock = clock
         self._limit = limit
         self._random_bytes = random_bytes
-        self._is_new, self._is_new_name = OncePerKey(), OncePerKey()
+        # messages have names and types, never a value
+        self._once, self._is_new_name = OncePerKey(), OncePerKey()
         self.backlog = backlog
 
     @property
@@ -150,14 +151,14 @@ class Recorder:
         try:
             return subject, encoder, encoder.check(value)
         except InvalidValueError as problem:
-            self._log_once(f"record: {problem}")
+            self._once.log(f"record: {problem}")
             raise _Ignored("invalid") from None
 
     def _account(self, state: State, subject: str, metric: Metric, moment: datetime | None) -> tuple[Account, str]:
         """Account of a subject and metric, brought to the recording's period, and the period of the draft."""
         current = self._clock.current(metric.period) if moment is None else current_at(metric.period, moment)
         if has_expired(metric, current.period.start):
-            self._log_once(
+            self._once.log(
                 f"record: {metric.name} expired on {metric.expires}: its recordings are ignored. Remove them from the app, or ship a later "
                 "`expires`"
             )
@@ -238,7 +239,7 @@ class Recorder:
         if self._encoders.secret(state) is None:
             return UploadReadiness(may_send=False, seconds=SECRET_RETRY_SECONDS)
         if not is_plausible(self._clock.now()):
-            self._log_once(
+            self._once.log(
                 f"the system clock says {self._clock.now():%Y-%m-%d}, which cannot be right. Nothing is recorded or sent until it is set (ntp, chrony)"
             )
             return UploadReadiness(may_send=False, seconds=CLOCK_RETRY_SECONDS)
@@ -278,22 +279,17 @@ class Recorder:
 
     def ignore_wrong_call(self, message: str) -> None:
         """Count a wrong call of `record` as ignored (`invalid`), and log its message once."""
-        self._log_once(f"record: {message}")
+        self._once.log(f"record: {message}")
         self.ignore("invalid")
 
     def _warn_unknown(self, name: object) -> None:
         """Warn once for each unknown name, up to the limit of `OncePerKey`."""
         if not isinstance(name, str):
-            self._log_once(
+            self._once.log(
                 f"record: a metric's name must be a str, got {type(name).__name__}; the recording is ignored"
             )
         elif self._is_new_name(short := name[:_MAX_LOGGED_NAME]):
-            self._log_once(_unknown(short, self._definitions))
-
-    def _log_once(self, message: str) -> None:
-        """Log a wrong call of `record` once: with names and types, never with a value."""
-        if self._is_new(message):
-            log_when_unlocked("%s", message)
+            self._once.log(_unknown(short, self._definitions))
 
 
 def _unknown(name: str, definitions: Definitions) -> str:

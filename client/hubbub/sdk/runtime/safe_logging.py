@@ -19,21 +19,26 @@ journal_threads: list[tuple[Process, int]] = []
 """Processes and ids of threads inside a journal section, once for each nested section. A forked child inherits entries of its parent."""
 
 _pending: deque[Callable[[], None]] = deque()
+_MAX_KEYS = 100
 
 
 class OncePerKey:
-    """Predicate that is true at the first call with a key, for at most `most` keys."""
+    """Predicate that is true at the first call with a key, for at most `_MAX_KEYS` keys."""
 
-    def __init__(self, most: int = 100) -> None:
-        self._most = most
+    def __init__(self) -> None:
         self._seen: set[str] = set()
 
     def __call__(self, key: str) -> bool:
         """Return whether this is the first call with the key."""
-        if key in self._seen or len(self._seen) >= self._most:
+        if key in self._seen or len(self._seen) >= _MAX_KEYS:
             return False
         self._seen.add(key)
         return True
+
+    def log(self, message: str) -> None:
+        """Log a message that was not logged before, as soon as this thread holds no lock of hubbub."""
+        if self(message):
+            log_when_unlocked("%s", message)
 
 
 def holds_journal() -> bool:
