@@ -31,13 +31,17 @@ def with_article(noun: str) -> str:
     return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
 
 
-def format_names(names: Sequence[str], most: int = 3) -> str:
+_MOST_NAMES = 3
+
+
+def format_names(names: Sequence[str]) -> str:
     """Return the first few names and the number of the others.
 
     >>> format_names(["a", "b", "c", "d", "e"]), format_names(["a"])
     ('a, b, c and 2 more', 'a')
     """
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+    more = len(names) - _MOST_NAMES
+    return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:

@@ -40,7 +40,7 @@ def certainty_text(epsilon: float) -> str:
     return CERTAIN if percent > _CERTAIN_PERCENT else f"at most {percent:g} % sure"
 
 
-def changed_text(metric: Metric | None = None) -> str:
+def changed_text(metric: Metric | None) -> str:
     """Return what ends the condition of an unchanging value, and what a reader of linked reports can then know, in words.
 
     >>> from hubbub import UnaryResponse

@@ -57,10 +57,10 @@ COMPACT_ABOVE_BYTES = 1 << 18
 class Compactor:
     """Compacts the journal of one directory; one process at a time."""
 
-    def __init__(self, journal: Journal, disk: Disk, sleep: Callable[[float], None] | None = None) -> None:
+    def __init__(self, journal: Journal, disk: Disk) -> None:
         self._journal = journal
         self._disk = disk
-        self._sleep = sleep or time.sleep
+        self._sleep: Callable[[float], None] = time.sleep
         self._snapshot = journal.directory / SNAPSHOT
         self._new = journal.directory / f"{SNAPSHOT}.new"
         self._earlier = journal.directory / ROTATED

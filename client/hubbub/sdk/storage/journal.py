@@ -72,10 +72,10 @@ class Journal:
     A call that a fork interrupted, in a signal handler, ends in the child in memory: the parent does and counts it.
     """
 
-    def __init__(self, directory: Path, disk: Disk, sleep: Callable[[float], None] | None = None) -> None:
+    def __init__(self, directory: Path, disk: Disk) -> None:
         self.directory = directory
         self._disk = disk
-        self._sleep = sleep or time.sleep
+        self._sleep: Callable[[float], None] = time.sleep
         self._process = this_process()
         self._path = directory / JOURNAL
         self.thread_lock = threading.RLock()

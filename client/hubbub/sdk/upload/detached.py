@@ -96,13 +96,13 @@ def child_environment(parent: Mapping[str, str], path: list[str]) -> dict[str, s
     return kept | {"PYTHONPATH": os.pathsep.join(str(Path(entry).absolute()) for entry in path if entry)}
 
 
-def deliver_due_batches(directory: Path, url: str, ca_certs: str | None, seconds: float) -> bool:
+def deliver_due_batches(directory: Path, url: str, ca_certs: str | None) -> bool:
     """Send until no batch is due, a backoff begins or the time is over; return False if another detached process runs."""
     from hubbub.sdk.recording.consent_changes import ConsentLimit
     from hubbub.sdk.upload.transport import HttpTransport
     from hubbub.sdk.upload.uploader import LEASE_RETRY_SECONDS, Sender
 
-    deadline, disk = time.monotonic() + seconds, SystemDisk()
+    deadline, disk = time.monotonic() + RUN_SECONDS, SystemDisk()
     lock = disk.lock(directory / "detached")
     try:
         if not lock.acquire(wait=False):
@@ -126,7 +126,7 @@ def main(directory: str, url: str, ca_certs: str | None = None) -> None:
     end = threading.Timer(RUN_SECONDS + 15, os._exit, (1,))  # in case a DNS lookup or a disk blocks
     end.daemon = True
     end.start()
-    deliver_due_batches(Path(directory), url, ca_certs, RUN_SECONDS)
+    deliver_due_batches(Path(directory), url, ca_certs)
 
 
 if __name__ == "__main__":
