@@ -16,10 +16,6 @@ class SchemaError(StoreError):
     """The database has a schema version that this version of hubbub does not support."""
 
 
-class ListenError(HubbubError):
-    """The server cannot listen on an address."""
-
-
 class JobError(HubbubError):
     """A background job finished in part only; the message names the parts that failed, and the cause."""
 

@@ -12,7 +12,7 @@ from typing import IO
 import numpy as np
 
 from hubbub.metrics.metric import Metric
-from hubbub.randomness import RandomBytes, system_random_bytes
+from hubbub.randomness import system_random_bytes
 from hubbub.summary import ReportWriter
 from hubbub.wire.problems import ProblemType, RefusedError
 from hubbub_aggregator.store.interface import PeriodStore, StoredReports
@@ -28,7 +28,6 @@ def write_reports(
     metric: Metric,
     periods: Collection[str],
     sink: IO[bytes],
-    random_bytes: RandomBytes = system_random_bytes,
     *,
     implausible_rejected: bool = False,
 ) -> None:
@@ -42,7 +41,7 @@ def write_reports(
         ReportWriter(sink, metric, stored.periods, implausible_rejected=implausible_rejected) as writer,
     ):
         parts = -(-stored.num_reports * (1 + metric.row_bytes) // _MAX_PART_BYTES)
-        seed = int.from_bytes(random_bytes(16), "big")
+        seed = int.from_bytes(system_random_bytes(16), "big")
         for part in range(parts):
             drawn = list(_draw_part(stored, part, parts, seed))
             cohorts, rows = (b"".join(column) for column in zip(*drawn, strict=True)) if drawn else (b"", b"")

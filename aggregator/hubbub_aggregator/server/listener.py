@@ -16,7 +16,7 @@ from threading import Event, Thread
 import uvicorn
 from starlette.types import ASGIApp
 
-from hubbub_aggregator.errors import ListenError
+from hubbub.errors import HubbubError
 from hubbub_aggregator.server.limits import ConnectionLimits
 from hubbub_aggregator.server.uvicorn_protocol import Protocol
 
@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 
 def listen(host: str, port: int, options: str = "--host or --port") -> socket.socket:
-    """Return a socket that listens on an address (port 0: any free port); a ListenError names the options."""
+    """Return a socket that listens on an address (port 0: any free port); a HubbubError names the options."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # asyncio sets TCP_NODELAY only on sockets with an explicit protocol; without it a response takes 40 ms.
     bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -46,7 +46,7 @@ def listen(host: str, port: int, options: str = "--host or --port") -> socket.so
     except (OSError, OverflowError) as problem:
         bound.close()
         reason = getattr(problem, "strerror", None) or problem
-        raise ListenError(f"cannot listen on {host}:{port}: {reason}. Choose another {options}") from None
+        raise HubbubError(f"cannot listen on {host}:{port}: {reason}. Choose another {options}") from None
     return bound
 
 

@@ -101,12 +101,6 @@ class SqlStore(SqlTokens, SqlClock, SqlFigures):
         *,
         create: bool = True,
     ) -> None:
-        """Check the schema version of an open database.
-
-        create : create the tables of an empty database (`created` is True then); False: change nothing
-
-        Raises SchemaError if this release does not work with the tables, or if there are none and `create` is False.
-        """
         super().__init__(engine)
         self._pause = pause
         self._stopping = Event()

@@ -231,10 +231,7 @@ def last_complete_period(metric: Metric, today: date) -> str:
     >>> last_complete_period(Metric.boolean("b", UnaryResponse(prob_p=0, prob_q=1, prob_f=0.5)), date(2024, 6, 15))
     '2024-06-13'
     """
-    period = Period.containing(metric.period, today)
-    for _ in range(2):
-        period = Period.containing(metric.period, period.start - timedelta(days=1))
-    return str(period)
+    return _last_periods(metric, today)[-3]
 
 
 def results_address(settings: Settings, version: Metric) -> str:
