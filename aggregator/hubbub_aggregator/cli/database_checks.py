@@ -59,25 +59,7 @@ def check_database(
     is_created  : `hubbub serve` with these options creates a missing database
     """
     if not is_postgres(database) and not is_there(Path(database)):
-        try:
-            require_place(Path(database))
-        except StoreError as problem:
-            yield error(
-                "database",
-                f"{database}: {problem}",
-                "`hubbub serve` cannot create the database",
-                "fix the path, then start the service",
-            )
-            return
-        if is_created:
-            yield ok("database", f"{database} does not exist yet: hubbub serve creates it")
-            return
-        yield error(
-            "database",
-            f"{database} does not exist",
-            "`hubbub serve` does not start if the file named by --database does not exist",
-            FIND_OR_CREATE,
-        )
+        yield _missing(database, is_created=is_created)
         return
     try:
         with (
@@ -114,6 +96,27 @@ def check_database(
         yield error("database", str(problem), "`hubbub serve` does not start on it", advice)
     except StoreError as problem:
         yield error("database", str(problem), "no batch can be stored", "check that the database runs and is writable")
+
+
+def _missing(database: str, *, is_created: bool) -> Finding:
+    """Finding about a SQLite file that does not exist."""
+    try:
+        require_place(Path(database))
+    except StoreError as problem:
+        return error(
+            "database",
+            f"{database}: {problem}",
+            "`hubbub serve` cannot create the database",
+            "fix the path, then start the service",
+        )
+    if is_created:
+        return ok("database", f"{database} does not exist yet: hubbub serve creates it")
+    return error(
+        "database",
+        f"{database} does not exist",
+        "`hubbub serve` does not start if the file named by --database does not exist",
+        FIND_OR_CREATE,
+    )
 
 
 def check_damage(database: str) -> Iterator[Finding]:

@@ -15,7 +15,7 @@ from hubbub.metrics.definitions import Definitions, load_definitions
 from hubbub.text import format_count, format_size
 from hubbub.wire.urls import is_loopback
 from hubbub_aggregator.cli.database_checks import check_database
-from hubbub_aggregator.cli.service_checks import Fetch, check_proxy, check_service, fetch_over_http, local_url
+from hubbub_aggregator.cli.service_checks import check_proxy, check_service, fetch_over_http, local_url
 from hubbub_aggregator.database.location import is_postgres
 from hubbub_aggregator.monitoring.disk_space import free_bytes_at
 from hubbub_aggregator.settings import Settings
@@ -42,14 +42,8 @@ class DeploymentOptions:
     segments: str | None = None
 
 
-def check_aggregator(
-    options: DeploymentOptions, now: datetime, pause: Callable[[], None], fetch: Fetch = fetch_over_http
-) -> Iterator[Finding]:
-    """Yield the findings of all checks.
-
-    pause : waits between two readings of the refusal counters
-    fetch : sends a GET to the running service and to its proxy
-    """
+def check_aggregator(options: DeploymentOptions, now: datetime, pause: Callable[[], None]) -> Iterator[Finding]:
+    """Yield the findings of all checks; `pause` waits between two readings of the refusal counters."""
     definitions = None
     try:
         definitions = load_definitions(options.definitions)
@@ -76,9 +70,9 @@ def check_aggregator(
         options.database, definitions, options.settings, now, pause, is_created=options.creates_database
     )
     if options.port:
-        yield from check_service(local_url(options.host, options.port), fetch)
+        yield from check_service(local_url(options.host, options.port), fetch_over_http)
     if options.public_url is not None:
-        yield from check_proxy(options.public_url.rstrip("/"), fetch)
+        yield from check_proxy(options.public_url.rstrip("/"), fetch_over_http)
 
 
 def check_expiry(definitions: Definitions, now: datetime) -> Iterator[Finding]:
@@ -109,24 +103,16 @@ def check_expiry(definitions: Definitions, now: datetime) -> Iterator[Finding]:
 
 def _check_kept_names(definitions: Definitions, settings: Settings) -> Iterator[Finding]:
     """Find names of undefined metrics in --keep-counts and --keep-reports."""
-    for option, named, impact in (
-        (
-            "keep-counts",
-            settings.keep_counts,
-            "the option has no effect: the counts of the intended metric are never dropped",
-        ),
-        (
-            "keep-reports",
-            settings.keep_reports,
-            "the option has no effect: the reports of the intended metric are not kept",
-        ),
+    for option, named, effect in (
+        ("keep-counts", settings.keep_counts, "the counts of the intended metric are never dropped"),
+        ("keep-reports", settings.keep_reports, "the reports of the intended metric are not kept"),
     ):
         for name in named:
             if name not in definitions:
                 yield warning(
                     "retention",
                     f"--{option} {name}: no metric has this name",
-                    impact,
+                    f"the option has no effect: {effect}",
                     f"use a name of the definitions file: {', '.join(definitions)}",
                 )
 
