@@ -137,7 +137,9 @@ class HashedCohorts:
         """X x - F_1 sum x, (m, r), of shares x (M,): their deviation from as many random strings."""
         size = len(self.random_string)
         tables = np.array([sum(np.bincount(one, shares, size) for one in taken) for taken in self.positions])
-        tables -= shares.sum() * self.random_string
+        return self._times_features(tables - shares.sum() * self.random_string)
+
+    def _times_features(self, tables: Floats) -> Floats:
         return np.asarray((self.features @ tables[:, :, None])[:, :, 0])
 
     def scores(self, weighted: Floats) -> Floats:
