@@ -112,14 +112,9 @@ def command(
             summaries.write_sums(folders(objects))
     if as_json:
         print_json(results)
-    for result in results if not as_json else ():
-        name = f"{result['metric']} {str(result['digest'])[:12]} {result['period']}"
-        click.echo(
-            f"{name}: failed: {result['reason']}"
-            if result["status"] == "failed"
-            else f"{name}: {result['reports']:,} reports; {result['segments']:,} segments folded now, "
-            f"{result['batches']:,} new batches, {result['repeated']:,} repeated"
-        )
+    else:
+        for result in results:
+            click.echo(_line(result))
     kept = sum(int(result.get("kept", 0)) for result in results)
     if kept and keep_segments is None:
         click.echo(
@@ -233,6 +228,17 @@ def _result(folder: SegmentFolder, folded: Folded | str) -> dict[str, str | int]
         "kept": folded.num_kept,
         "reports": 0 if folded.summary is None else folded.summary.num_reports,
     }
+
+
+def _line(result: Mapping[str, str | int]) -> str:
+    """Return a result as text."""
+    name = f"{result['metric']} {str(result['digest'])[:12]} {result['period']}"
+    if result["status"] == "failed":
+        return f"{name}: failed: {result['reason']}"
+    return (
+        f"{name}: {result['reports']:,} reports; {result['segments']:,} segments folded now, "
+        f"{result['batches']:,} new batches, {result['repeated']:,} repeated"
+    )
 
 
 @contextmanager
