@@ -15,14 +15,12 @@ from tests.system.year.coverage_check import ALPHA, false_detections, intervals,
 from tests.system.year.deployment import lived
 
 SEEDS = int(os.environ.get("HUBBUB_TEST_YEARS", "10"))
-MEMORY = Path("/dev/shm")  # noqa: S108  (a directory of its own is made in it)
-"""A disk in memory, where the system has one: on another disk, three quarters of the time are waits for its syncs."""
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("has_node", [False, True], ids=["python", "node"])
-def test_nothing_is_wrong_and_intervals_cover(tmp_path: Path, unseen_seed: int, has_node: bool) -> None:
+def test_nothing_is_wrong_and_intervals_cover(unseen_seed: int, has_node: bool) -> None:
     """Half of the seeds have people with the TypeScript client in Node.
 
     Intervals of one definition each, of independent seeds: more misses, or false detections, than a rate of 5 % has with 1 - 1e-6.
@@ -33,7 +31,7 @@ def test_nothing_is_wrong_and_intervals_cover(tmp_path: Path, unseen_seed: int, 
     found, false, definitions = [], 0.0, 0
     for number in range(has_node, SEEDS, 2):
         with (
-            tempfile.TemporaryDirectory(dir=MEMORY if os.access(MEMORY, os.W_OK) else tmp_path) as directory,
+            tempfile.TemporaryDirectory() as directory,
             lived(Path(directory), unseen_seed + number, days=52, number=12, adapter=adapter) as deployment,
         ):
             assert not all_faults(deployment), f"seed {unseen_seed + number}"

@@ -65,11 +65,10 @@ interface Waiting {
   readonly done: (outcome: Outcome) => void;
 }
 
-/** Batch that is sent. inDoubt : whether an earlier attempt began */
+/** Batch that is sent. */
 interface Selected {
   readonly id: string;
   readonly body: string;
-  readonly inDoubt: boolean;
 }
 
 const LONGEST_SLEEP = 15 * 60_000;
@@ -312,9 +311,8 @@ export class Client {
       if (time > now) return [time - now, changed];
       if (state.claimedUntil > now && state.claimedUntil <= now + CLAIM) return [state.claimedUntil - now, changed];
       state.claimedUntil = now + CLAIM;
-      const { id, body, attempted } = next.batch;
       next.batch.attempted = true;
-      return [{ id, body, inDoubt: attempted }, true];
+      return [{ id: next.batch.id, body: next.batch.body }, true];
     });
     if (selected === null) return RETRY_SLEEP;
     this.#isEnrolled = true;
@@ -329,7 +327,7 @@ export class Client {
     await this.#changed((state, now) => {
       if (state.consent === "off") return [null, false];
       state.claimedUntil = 0;
-      applyResponse(state, selected.id, selected.inDoubt, response, now, this.#random);
+      applyResponse(state, selected.id, response, now, this.#random);
       return [null, true];
     });
     return 0;

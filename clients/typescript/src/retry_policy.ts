@@ -67,15 +67,14 @@ export function retryAfter(header: string, now: number): number {
   return Number.isNaN(wait) ? 0 : Math.min(Math.max(wait, 0), HOUR);
 }
 
-/** Applies the answer to a batch. inDoubt : whether an earlier attempt began */
-export function applyResponse(state: State, id: string, inDoubt: boolean, response: UploadResponse, now: number, random: RandomBytes): void {
+/** Applies the answer to a batch. */
+export function applyResponse(state: State, id: string, response: UploadResponse, now: number, random: RandomBytes): void {
   const batch = state.queue.find((each) => each.id === id);
   if (!batch) return; // consent was withdrawn, or another tab had the answer
   const own = decide(response, id);
   const theirs = own ? Date.parse(response.date) : NaN;
   const isOtherClock = Math.abs(theirs - now) > CLOCK_TOLERANCE;
   const action = isOtherClock && own !== "accept" ? "pause" : (own ?? "retry");
-  if (own) batch.attempted = inDoubt; // this attempt was answered
   if (!Number.isNaN(theirs) && !isOtherClock) state.confirmedAt = Math.max(state.confirmedAt, now);
   const said = own ? `${response.status} ${response.problem}` : response.status ? `unrecognized answer: status ${response.status}` : "no answer";
   const failed = (): void => count((state.counts.failedUploads ??= {}), own ? "postponed" : response.status ? "unrecognized" : "no-response");

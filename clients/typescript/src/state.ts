@@ -34,7 +34,7 @@ export interface QueuedBatch {
   periodEnd: number;
   sendAt: number;
   body: string;
-  /** Whether an attempt began: without an answer the aggregator may have stored it. */
+  /** Whether an attempt began: the aggregator may have its report, whatever it answered. */
   attempted: boolean;
   /** Whether `sendAt` was moved once, because nothing ran at that time. */
   rescheduled: boolean;

@@ -155,20 +155,21 @@ test("periods without persistent storage are not reported as empty", async () =>
   await world.client.close();
 });
 
-test("a clock that was ahead loses no day that it did not send", async () => {
+test("a clock that was ahead loses no day that it did not send, and sends none twice, whatever was answered", async () => {
   const world = await started();
   await world.client.setConsent("on");
   world.now += 10 * DAY;
   world.answer = () => ({ status: 422, problem: "period-not-started", date: new Date(NOON).toUTCString() });
   await world.client.flush(5);
+  assert.ok(world.sent.length > 0);
   world.answer = () => ({});
-  world.sent.length = 0;
   world.now -= 10 * DAY;
   await pass(world, 1);
   await world.client.flush(5);
   assert.equal(await world.client.record("dark", true), "recorded");
   await pass(world, 14);
-  const periods = world.sent.map(({ metric, period }) => metric + period);
+  const batches = new Map(world.sent.map(({ batch_id, metric, period }) => [batch_id, metric + period]));
+  const periods = [...batches.values()];
   assert.equal(new Set(periods).size, periods.length);
   assert.ok(periods.length >= 2 * 13, `${periods.length} reports`);
   await world.client.close();
