@@ -106,6 +106,8 @@ SECOND = tuple(_second(question) for question in FIRST if question.metric.name !
 
 
 TRAVELLED = Question(Metric.string("travelled", RESPONSE), PAGES[:1])
+WITHHELD = (TRAVELLED.metric.name, "page", "tags")
+"""Metrics of strings without candidates; two of them are those of the packed release."""
 
 
 def definitions_of(*releases: Sequence[Question]) -> Definitions:

@@ -11,7 +11,7 @@ import click
 from click.testing import CliRunner
 
 from hubbub_decoder.cli import publish, pull, watch
-from tests.system.year.definitions import CANDIDATES, TRAVELLED
+from tests.system.year.definitions import CANDIDATES, WITHHELD
 
 ALARM = 3
 """Exit code of `watch` after an alarm."""
@@ -56,8 +56,9 @@ class Analyst:
         if not list(self.summaries.rglob("*.parquet")):
             return
         arguments = [str(self.summaries), "--candidates", str(self.approved), "--out-dir", str(self.site)]
-        if list(self.summaries.glob(f"{TRAVELLED.metric.name}@*.parquet")):  # it has no candidates
-            arguments += ["--withhold", TRAVELLED.metric.name]
+        for name in WITHHELD:
+            if list(self.summaries.glob(f"{name}@*.parquet")):
+                arguments += ["--withhold", name]
         self._run("publish", publish.command, [*arguments, "--min-reports", str(self.min_reports), "--jobs", "1"], (0,))
         for name in self.watched:
             files = sorted(map(str, self.summaries.glob(f"{name}@*.parquet")))
