@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.typescript import node_adapter
 from tests.system.year.checks import CHECKS
-from tests.system.year.coverage_check import false_detections, intervals
+from tests.system.year.coverage_check import discoveries, false_detections, false_discoveries, intervals
 from tests.system.year.deployment import lived
 
 
@@ -40,7 +40,8 @@ def main() -> None:
     ):
         requests = deployment.service.requests
         seconds = ", ".join(f"{name} {number:.1f} s" for name, number in deployment.seconds.items())
-        say(f"{len(requests)} requests, {deployment.service.restarts} restarts; {seconds}")
+        storage = type(deployment.service.storage).__name__
+        say(f"{storage}: {len(requests)} requests, {deployment.service.restarts} restarts; {seconds}")
         for name, check in CHECKS.items():
             faults = list(check(deployment))
             say(f"{name}: {len(faults)} faults", *faults[:5])
@@ -51,7 +52,9 @@ def main() -> None:
                 f"{len(missed)} of {len(found)} {'intervals' if every else 'independent intervals'} miss",
                 *missed[:5],
             )
+        strings = [string["candidate"] for string in discoveries(deployment)[0] if string["detected"]]
         say(f"false detections: {false_detections(deployment)}")
+        say(f"discovered: {', '.join(strings) or 'nothing'}, of which {false_discoveries(deployment):.0%} are false")
         for key, times in deployment.messages.numbers.items():
             say(f"{times} x {key[0]}: {deployment.messages.examples[key]}")
 

@@ -112,7 +112,13 @@ class PythonClient(RunningClient):
                 0 if account.refused else account.reserved_units - account.spent_before_enrollment,
             )
             for account in self._client.ledger().accounts
+            if not account.subject
         }
+
+    @property
+    def recorded(self) -> int:
+        """Number of recordings in all processes."""
+        return self._client.accounting().recorded
 
     def reports(self) -> Reports:
         counts = self._client.accounting()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from bisect import bisect_right
 from collections.abc import Hashable, Sequence
@@ -13,9 +14,10 @@ from scipy.stats import binom
 
 from hubbub import Metric
 from hubbub.metrics.kinds import MeanKind
+from tests.system.year.definitions import DISCOVERED
 from tests.system.year.deployment import Deployment
 from tests.system.year.publication_check import published
-from tests.system.year.values import Unit
+from tests.system.year.values import UNKNOWN, Unit
 
 ALPHA = 1e-6
 
@@ -63,12 +65,26 @@ def true_mean(metric: Metric, values: Sequence[Any]) -> float:
 def values_of(deployment: Deployment) -> dict[tuple[str, str, str], list[Hashable]]:
     """Return what the stored reports of each period stand for."""
     found: dict[tuple[str, str, str], list[Hashable]] = {}
-    for request in deployment.service.requests:
-        if request.stored and not deployment.service.is_lost(request):
-            batch, units = request.batch, [unit for unit in request.units if isinstance(unit, Unit)]
+    for request in deployment.service.counted():
+        batch, values = request.batch, [unit.value for unit in request.units if isinstance(unit, Unit)]
+        if UNKNOWN not in values:
             for group in {batch.group, ""}:
-                found.setdefault((batch.digest, group, batch.period), []).extend(unit.value for unit in units)
+                found.setdefault((batch.digest, group, batch.period), []).extend(values)
     return found
+
+
+def discoveries(deployment: Deployment) -> tuple[list[dict[str, Any]], list[Unit]]:
+    """Return the estimates of the last `discover`, and the units of the reports that it read."""
+    file = deployment.analyst.discoveries
+    decoding = json.loads(file.read_text())["decoding"] if file.exists() else None
+    if decoding is None:
+        return [], []
+    read = [
+        request
+        for request in deployment.service.counted()
+        if request.batch.digest == DISCOVERED.metric.digest and request.batch.period in decoding["periods"]
+    ]
+    return decoding["estimates"], [unit for request in read for unit in request.units if isinstance(unit, Unit)]
 
 
 def intervals(deployment: Deployment, *, all_of_them: bool = False) -> list[Interval]:
@@ -118,3 +134,11 @@ def false_detections(deployment: Deployment) -> tuple[float, int]:
         wrong = [name for name in detected if true_share(metric, truths[key], name) == 0]
         shares.setdefault(key[0], len(wrong) / max(len(detected), 1))
     return sum(shares.values()), len(shares)
+
+
+def false_discoveries(deployment: Deployment) -> float:
+    """Return the share of the discovered strings that nobody reported, or one person alone, who is in one of the groups of clients only."""
+    strings, units = discoveries(deployment)
+    detected = [string["candidate"] for string in strings if string["detected"]]
+    wrong = [name for name in detected if len({id(unit) for unit in units if unit.value == name}) < 2]
+    return len(wrong) / max(len(detected), 1)

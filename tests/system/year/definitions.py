@@ -10,6 +10,7 @@ from typing import Any
 from hubbub import Buckets, Definitions, Estimand, Metric, Params, Several, UnaryResponse
 from hubbub.mechanisms.privset import PrivSet
 from hubbub.mechanisms.subset import SubsetSelection
+from hubbub.metrics.discovery import Discovery
 from hubbub.metrics.group import Group
 from hubbub.metrics.periods import PeriodKind
 
@@ -105,6 +106,17 @@ def _second(question: Question) -> Question:
 SECOND = tuple(_second(question) for question in FIRST if question.metric.name != "retired")
 
 
+ALPHABET = "abcdefgh"
+DISCOVERED = Question(
+    Metric.string(
+        "command",
+        Params(num_bits=64, num_hashes=1, num_cohorts=32, prob_p=0, prob_q=1, prob_f=0.1),
+        discover=Discovery(longest=4, step=2, alphabet=ALPHABET, held_out=0.25),
+        period="week",
+    ),
+    ("cafe", "cafe", "head"),
+)
+"""What the analyst has no list of. A person of the server also gives answers that nobody else gives."""
 TRAVELLED = Question(Metric.string("travelled", RESPONSE), PAGES[:1])
 WITHHELD = (TRAVELLED.metric.name, "page", "tags")
 """Metrics of strings without candidates; two of them are those of the packed release."""

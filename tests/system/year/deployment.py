@@ -12,21 +12,19 @@ from pathlib import Path
 from random import Random
 from unittest.mock import patch
 
-from click.testing import CliRunner
-
 from hubbub import Definitions
-from hubbub.cli import main
 from hubbub.testing import UNLIMITED, raise_internal_errors
-from tests.support.release_artefacts import RELEASES
 from tests.support.release_artefacts import Release as PackedRelease
 from tests.system.year.clients import ManualUploadLoop, Node
-from tests.system.year.definitions import FIRST, SECOND, TRAVELLED, definitions_of
+from tests.system.year.definitions import DISCOVERED, FIRST, SECOND, TRAVELLED, definitions_of
 from tests.system.year.front import Front
 from tests.system.year.nightly import Analyst, map_in_this_process
 from tests.system.year.people import STRICT, Person, Release
 from tests.system.year.servers import Server
 from tests.system.year.service import Messages, Service
+from tests.system.year.stores import STORAGES, Storage, upgraded
 from tests.system.year.travellers import Traveller
+from tests.system.year.veterans import Veteran, veteran_of
 from tests.system.year.world import Process, World
 
 START = date(2026, 3, 16)
@@ -37,6 +35,8 @@ NUM_TRAVELLERS = 2
 """Too few for a publication, because nobody knows what their reports stand for."""
 COMPACT_ABOVE_BYTES = 1 << 15
 """With the product's own number a client compacts twice in a year, and each start reads up to 256 kB."""
+CROWD = 60
+"""People of a server who mostly give the same answers to one question. With fewer, `discover` finds none of them."""
 UPKEEP_WEEKDAYS = (2, 5)
 ANALYST_WEEKDAY = 2
 """The analyst works every other week. Upkeep and a publication in each night would take most of the time, and find little new."""
@@ -71,13 +71,29 @@ def lived(
     adapter : command of the TypeScript client's; None: all people have the Python client
     """
     directory.mkdir(exist_ok=True)
+    with (
+        upgraded(STORAGES[seed % len(STORAGES)], directory / "release") as (released, storage),
+        _lived_on(storage, released, directory, seed, days, number, adapter) as deployment,
+    ):
+        yield deployment
+
+
+@contextmanager
+def _lived_on(
+    storage: Storage,
+    released: PackedRelease,
+    directory: Path,
+    seed: int,
+    days: int,
+    number: int,
+    adapter: Sequence[str] | None,
+) -> Iterator[Deployment]:
     chance = Random(f"year {seed}")  # noqa: S311  (a simulation)
     start = datetime.combine(START, datetime.min.time(), UTC)
     world = World(start)
-    asked = definitions_of(FIRST, SECOND, (TRAVELLED,))
-    database, released = _upgraded(directory / "release")
-    definitions = Definitions([*released.versions(), *asked.versions()])
-    service = Service(database, definitions, world, chance.random())
+    asked = definitions_of(FIRST, SECOND, (TRAVELLED, DISCOVERED))
+    definitions = Definitions([*released.definitions.versions(), *asked.versions()])
+    service = Service(storage, definitions, world, chance.random())
     running = ExitStack()
     front = running.enter_context(Front(service))
     people_directory = directory / "people"
@@ -107,21 +123,18 @@ def lived(
         traveller = Traveller(f"traveller{place}", people_directory / f"t{place}", world, service, own, travels)
         traveller.node = node if place == 0 else None
         people.append(traveller)
+    people.append(veteran_of(released, world, service, Random(chance.random())))  # noqa: S311
     servers = [
-        Server(
-            "server",
-            people_directory / "server",
-            world,
-            service,
-            Random(chance.random()),  # noqa: S311
-            releases[0],
-            max(number // 5, 2),
+        Server(name, people_directory / name, world, service, Random(chance.random()), release, size)  # noqa: S311
+        for name, release, size in (
+            ("server", releases[0], max(number // 5, 2)),
+            ("crowd", Release("1.9", [DISCOVERED]), CROWD),
         )
     ]
     messages = Messages()
     logger = logging.getLogger()
     logger.addHandler(messages)
-    analyst = Analyst(directory / "analyst", front.url, min_reports=max(number // 4, NUM_TRAVELLERS + 1))
+    analyst = Analyst(directory / "analyst", service, front.url, min_reports=max(number // 4, NUM_TRAVELLERS + 1))
     before = directory / "before"
     deployment = Deployment(directory, world, service, people, servers, analyst, messages, before, node)
     try:
@@ -141,6 +154,7 @@ def lived(
                 world.begin(server.live(last))
             world.begin(_nights(deployment, start))
             world.begin(_accidents(deployment, chance, last, days))
+            world.begin(_replacements(service, world, Random(chance.random())))  # noqa: S311
             world.run(last)
             deployment.seconds["lives"] = time.monotonic() - began
             # the checks open the clients, too: they shall send nothing. Inside, because without the patch their threads would begin
@@ -153,17 +167,6 @@ def lived(
         logger.removeHandler(messages)
 
 
-def _upgraded(directory: Path) -> tuple[Path, Definitions]:
-    """Unpack the release candidate's artefacts; return its upgraded database, and its definitions."""
-    directory.mkdir()
-    (archive,) = RELEASES.glob("*.tar.xz")
-    release = PackedRelease.unpack(archive, directory, server="")
-    database = release.folder / "reports.db"
-    done = CliRunner().invoke(main, ["db", "upgrade", "--database", str(database)])
-    assert done.exit_code == 0, done.output
-    return database, release.definitions
-
-
 def _nights(deployment: Deployment, start: datetime) -> Process:
     night = start + timedelta(hours=26)
     while True:
@@ -171,6 +174,7 @@ def _nights(deployment: Deployment, start: datetime) -> Process:
         began = time.monotonic()
         if night.weekday() in UPKEEP_WEEKDAYS:
             deployment.service.work()
+            deployment.analyst.fold()
         if night.weekday() == ANALYST_WEEKDAY and night.isocalendar().week % 2:
             deployment.analyst.work()
         deployment.seconds["nights"] = deployment.seconds.get("nights", 0.0) + time.monotonic() - began
@@ -181,7 +185,9 @@ def _accidents(deployment: Deployment, chance: Random, last: datetime, days: int
     """Two people copy their files to a second machine, another one loses them, and the service's database is restored from a backup."""
     service, world = deployment.service, deployment.world
     yield world.now + timedelta(days=days * 0.4, hours=1)
-    *copied, lost = chance.sample([person for person in deployment.people if not isinstance(person, Traveller)], 3)
+    *copied, lost = chance.sample(
+        [person for person in deployment.people if not isinstance(person, Traveller | Veteran)], 3
+    )
     others = [person.copy() for person in copied if person.directory.exists()]
     for other in (*others, lost.begin_anew()):
         deployment.people.append(other)
@@ -190,3 +196,12 @@ def _accidents(deployment: Deployment, chance: Random, last: datetime, days: int
     began = service.back_up(file)
     yield world.now + timedelta(hours=chance.uniform(4, 48))
     service.restore(file, began)
+
+
+def _replacements(service: Service, world: World, chance: Random) -> Process:
+    """About every ten days the oldest replica is stopped, and after some hours another one takes its place."""
+    while True:
+        yield world.now + timedelta(days=chance.uniform(5, 15))
+        service.stop_one()
+        yield world.now + timedelta(hours=chance.uniform(1, 12))
+        service.start()

@@ -1,4 +1,4 @@
-"""The night: pull, publish and watch by the commands, from the service over HTTP."""
+"""The night: pull or fold, publish, watch and discover by the commands, from the service over HTTP."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
+from unittest.mock import patch
 
 import click
 from click.testing import CliRunner
 
-from hubbub_decoder.cli import publish, pull, watch
-from tests.system.year.definitions import CANDIDATES, WITHHELD
+from hubbub.summary import read_summary
+from hubbub_aggregator.cli import fold
+from hubbub_decoder.cli import discover, publish, pull, watch
+from tests.system.year.definitions import CANDIDATES, DISCOVERED, WITHHELD
+from tests.system.year.service import Service
 
 ALARM = 3
 """Exit code of `watch` after an alarm."""
@@ -32,6 +36,7 @@ class Analyst:
     """Who decodes and publishes; `said` has what the commands printed to stderr, by command."""
 
     directory: Path
+    service: Service
     url: str
     min_reports: int
     watched: Sequence[str] = ("dark",)
@@ -40,6 +45,7 @@ class Analyst:
 
     def __post_init__(self) -> None:
         self.summaries, self.site = self.directory / "summaries", self.directory / "site"
+        self.discoveries = self.directory / "discoveries.json"
         approved = self.directory / "approved"
         approved.mkdir(parents=True)
         for name, candidates in CANDIDATES.items():
@@ -48,7 +54,17 @@ class Analyst:
 
     def pull(self, directory: Path, *options: str) -> None:
         """Download what a directory does not have."""
-        self._run("pull", pull.command, [self.url, "--all", "--out-dir", str(directory), *options], (0,))
+        if self.service.storage.segments is None:
+            self._run("pull", pull.command, [self.url, "--all", "--out-dir", str(directory), *options], (0,))
+        else:
+            self.fold("--out-dir", str(directory))
+
+    def fold(self, *options: str) -> None:
+        """Count the segments, if there are any. The definitions are those of the service, which are in no file."""
+        segments = self.service.storage.segments
+        if segments is not None:
+            with patch("hubbub.metrics.definitions.load_definitions", lambda _: self.service.definitions):
+                self._run("fold", fold.command, ["metrics.toml", str(segments), *options], (0,))
 
     def work(self) -> None:
         """Do the work of a night."""
@@ -65,6 +81,12 @@ class Analyst:
             if files:
                 database = str(self.directory / f"watch-{name}.sqlite")
                 self.alarms += self._run("watch", watch.command, [*files, "--database", database], (0, ALARM)) == ALARM
+
+        # a fold writes summaries of open periods, too
+        paths = sorted(self.summaries.glob(f"{DISCOVERED.metric.name}@*.parquet"))
+        closed = [str(path) for path in paths if read_summary(path).closed]
+        if closed:
+            self._run("discover", discover.command, [*closed, "--out", str(self.discoveries)], (0,))
 
     def _run(self, name: str, command: click.Command, arguments: list[str], expected: Sequence[int]) -> int:
         result = CliRunner().invoke(command, arguments)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
@@ -21,9 +21,12 @@ from tests.system.year.clients import Node, NodeClient, PythonClient, RunningCli
 from tests.system.year.definitions import Question
 from tests.system.year.service import Network, Service
 from tests.system.year.values import Reference, Unit
+from tests.system.year.window import Window
 from tests.system.year.world import Process, World
 
 SESSION = timedelta(hours=2)
+ELSEWHERE = 0.002
+"""Probability that an answer is recorded in a process of its own, which takes half a second."""
 STRICT = Policy(epsilon_report=3, epsilon_enrollment=9, epsilon_metric=18, epsilon_total=150)
 
 
@@ -63,6 +66,7 @@ class Person:
     """One person with one installation.
 
     node : where the app's TypeScript client runs; None: the app has the Python client
+    spent_before, acknowledged_before : by the ledger and the counters of a release that this one continues
     """
 
     name: str
@@ -76,6 +80,8 @@ class Person:
     node: Node | None = None
     reference: Reference = field(default_factory=Reference)
     consents: list[tuple[datetime, str]] = field(default_factory=list)
+    spent_before: Mapping[str, float] = field(default_factory=dict)
+    acknowledged_before: int = 0
     is_copy: bool = False
     is_gone: bool = False
     disk_is_full: bool = False
@@ -114,7 +120,6 @@ class Person:
 
     def open(self) -> RunningClient:
         """Start the app."""
-        groups = {"version": self.release.version} if self.release.has_group else {}
         if self.node is not None:
             return NodeClient(
                 self.node,
@@ -124,7 +129,7 @@ class Person:
                 self.release.definitions,
                 self.directory,
                 None if self.policy is UNLIMITED else self.policy,
-                groups,
+                self.groups,
             )
         seams = AllSeams(
             clock=self.clock,
@@ -133,17 +138,24 @@ class Person:
             machine_id=self.name.encode,
             disk=FullDisk() if self.disk_is_full else None,
         )
-        return PythonClient(
-            Client(
-                self.release.definitions,
-                self.directory,
-                "http://127.0.0.1:1",
-                policy=self.policy,
-                groups=groups,
-                environment={},
-                seams=seams,
-            )
-        )
+        return PythonClient(Client(**self.options, seams=seams))
+
+    @property
+    def groups(self) -> dict[str, str]:
+        """Labels of the app."""
+        return {"version": self.release.version} if self.release.has_group else {}
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """With which each window of the app is opened."""
+        return {
+            "definitions": self.release.definitions,
+            "state": self.directory,
+            "url": "http://127.0.0.1:1",
+            "policy": self.policy,
+            "groups": self.groups,
+            "environment": {},
+        }
 
     def live(self, first: datetime, last: datetime) -> Process:
         """Live: agree at the first use, then use the app on some days, and decide again."""
@@ -231,8 +243,22 @@ class Person:
                 answer = self.habits.answer(question)
                 if metric.name == "homepage" and self.chance.random() < 0.05:
                     answer = self.private_answer
-                self.chance.choice(windows).record(metric.name, answer)
+                window, is_elsewhere = windows[0], self.chance.random() < ELSEWHERE
+                # not what is ignored, of which a kill loses the count
+                can_be_counted = self.policy is UNLIMITED and metric.expires is None
+                if is_elsewhere and can_be_counted and isinstance(window, PythonClient):
+                    self.record_elsewhere(window, metric.name, answer)
+                else:
+                    self.chance.choice(windows).record(metric.name, answer)
                 self.reference.record(metric, self.today, answer)
+
+    def record_elsewhere(self, window: PythonClient, name: str, answer: Any) -> None:
+        """Record one answer in another process, and find it in this window."""
+        before, seed = window.recorded, f"{self.chance.random()} {self.name}"
+        is_killed = self.chance.random() < 0.5
+        Window(self.options, self.clock(), self.name, seed).record(name, answer, is_killed=is_killed)
+        number = window.recorded - before
+        assert number == 1, f"{self.name}: {number} recordings of one in another process ({is_killed=})"
 
     def copy(self) -> Person:
         """A second machine begins with a copy of this one's files. Its own reports are counted from now on."""

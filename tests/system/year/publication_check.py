@@ -23,7 +23,7 @@ from tests.system.year.deployment import Deployment
 Key = tuple[str, str, str]
 """Digest, value of the group or "", and first day of a period."""
 IDENTIFIER = re.compile(
-    rb"only-[\w-]+\.example|server-account\d+@example\.org|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+    rb"only-[\w-]+\.example|\w+-account\d+@example\.org|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 )
 
 
@@ -64,17 +64,17 @@ def summaries_of(directory: Path) -> dict[Key, Summary]:
 
 def count_faults(deployment: Deployment) -> Iterator[str]:
     """Yield periods whose counts are not those of the stored batches, each once."""
-    requests = [request for request in deployment.service.requests if not deployment.service.is_lost(request)]
+    service = deployment.service
+    requests = [request for request in service.requests if not service.is_lost(request)]
     answers = Counter(request.batch.batch_id for request in requests if request.stored)
-    yield from (f"batch {batch_id} was stored {times} times" for batch_id, times in answers.items() if times > 1)
+    if service.storage.segments is None:
+        yield from (f"batch {batch_id} was stored {times} times" for batch_id, times in answers.items() if times > 1)
     known = {request.batch.batch_id for request in requests if request.is_known}
     yield from (f"batch {batch_id} was known before it was stored" for batch_id in known - answers.keys())
     sent: dict[Key, list[Batch]] = {}
-    for request in requests:
-        if request.stored:
-            batch = request.batch
-            for group in {batch.group, ""}:
-                sent.setdefault((batch.digest, group, batch.period), []).append(batch)
+    for batch in (request.batch for request in service.counted()):
+        for group in {batch.group, ""}:
+            sent.setdefault((batch.digest, group, batch.period), []).append(batch)
     directory = deployment.directory / "fresh"
     deployment.analyst.pull(directory, "--open")
     before, found = summaries_of(deployment.before), summaries_of(directory)
@@ -125,22 +125,20 @@ def agreement_faults(deployment: Deployment) -> Iterator[str]:
 def leaks(deployment: Deployment) -> Iterator[str]:
     """Yield places that have what belongs to one person: an answer that only they gave, or the id of a batch."""
     private = {person.private_answer for person in deployment.people}
-    private |= {subject.identity for server in deployment.servers for subject in server.subjects}
+    for subject in (subject for server in deployment.servers for subject in server.subjects):
+        private |= {subject.identity, subject.own_answers[0]}
     batches = {str(request.batch.batch_id) for request in deployment.service.requests}
+    storage = deployment.service.storage
     said = [text for texts in deployment.analyst.said.values() for text in texts]
     for where, content, secrets in [
         *((path.name, path.read_bytes(), private | batches) for path in _files(deployment.analyst.directory)),
         *((path.name, path.read_bytes(), private) for path in _files(deployment.directory / "people")),
-        (deployment.service.database.name, deployment.service.database.read_bytes(), private),
+        *((where, content, private) for where, content in storage.content()),
         ("a message", "\n".join(deployment.messages.examples.values()).encode(), private | batches),
         ("a command's output", "\n".join(said).encode(), private | batches),
     ]:
         yield from (f"{where} has {secret}" for secret in secrets & _identifiers(content))
-    with closing(sqlite3.connect(deployment.service.database)) as database:
-        ((kept,),) = database.execute(
-            "SELECT count(*) FROM batch JOIN collection ON collection.id = batch.collection_id WHERE collection.closed"
-        )
-    if kept:
+    if kept := storage.kept_ids():
         yield f"the service has {kept} ids of batches of closed periods"
 
 

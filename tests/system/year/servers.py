@@ -12,6 +12,7 @@ from hubbub.client import collaborators
 from hubbub.sdk.assembly import AllSeams
 from hubbub.sdk.upload.uploader import UploadLoop
 from hubbub.testing import UNLIMITED, SeededBytes
+from tests.system.year.definitions import ALPHABET, DISCOVERED
 from tests.system.year.people import Habits, Release
 from tests.system.year.service import Network, Service
 from tests.system.year.values import Reference, Unit
@@ -20,9 +21,13 @@ from tests.system.year.world import Process, World
 
 @dataclass
 class Subject:
-    """One of the people of a server."""
+    """One of the people of a server.
+
+    own_answers : answers that nobody else gives; `discover` could find the second one
+    """
 
     identity: str
+    own_answers: tuple[str, str]
     use: float
     habits: Habits
     reference: Reference = field(default_factory=Reference)
@@ -43,7 +48,12 @@ class Server:
     def __post_init__(self) -> None:
         self.random_bytes = SeededBytes(f"{self.chance.random()} {self.name}")
         self.subjects = [
-            Subject(f"{self.name}-account{place}@example.org", self.chance.uniform(0.2, 1), Habits(self.chance))
+            Subject(
+                f"{self.name}-account{place}@example.org",
+                (f"only-{self.name}-{place}.example", "".join(ALPHABET[int(digit)] for digit in f"{place:04o}")),
+                self.chance.uniform(0.2, 1),
+                Habits(self.chance),
+            )
             for place in range(self.number)
         ]
 
@@ -69,7 +79,7 @@ class Server:
             self.directory,
             "http://127.0.0.1:1",
             policy=UNLIMITED,
-            groups={"version": self.release.version},
+            groups={"version": self.release.version} if self.release.has_group else {},
             per_subject=True,
             environment={},
             seams=AllSeams(clock=self.world, transport=network, random_bytes=self.random_bytes),
@@ -110,6 +120,8 @@ class Server:
             metric = question.metric
             if metric.kind.word in ("ordinal", "set") or not reference.has_recorded(metric, self.today):
                 answer = subject.habits.answer(question)
+                if question is DISCOVERED and self.chance.random() < 0.1:
+                    answer = self.chance.choice(subject.own_answers)
                 recorder.record(metric.name, answer)
                 reference.meet(self.release.metrics, self.today)
                 reference.record(metric, self.today, answer)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
@@ -11,18 +13,18 @@ from email.utils import format_datetime
 from pathlib import Path
 from random import Random
 from unittest.mock import patch
+from uuid import UUID
 
 from hubbub import Batch, Definitions
 from hubbub.sdk.upload.retry_policy import NO_RESPONSE, NOT_SENT, UploadResponse
 from hubbub.sdk.upload.transport import Transport, always, parse_response
 from hubbub_aggregator.app import create_app
-from hubbub_aggregator.database.backup import copy_file
 from hubbub_aggregator.pipeline.credible_clock import CredibleClock
 from hubbub_aggregator.pipeline.folding import compute_figures
 from hubbub_aggregator.pipeline.retention import upkeep
 from hubbub_aggregator.settings import Settings
-from hubbub_aggregator.store.sql_store import SqlStore
-from tests.support.asgi import ADDRESS, AppResponse, started
+from tests.support.asgi import ADDRESS, AppResponse, Caller, started
+from tests.system.year.stores import Storage
 from tests.system.year.values import Unit
 from tests.system.year.world import World
 
@@ -56,15 +58,46 @@ class Request:
         return date.fromisoformat(self.batch.period)
 
 
+class Replica:
+    """One application, which runs until it is stopped."""
+
+    def __init__(self, storage: Storage, definitions: Definitions, world: World) -> None:
+        """Open the store and start the application."""
+        self._definitions, self._running = definitions, ExitStack()
+        self.store = storage.open()
+        self._running.callback(self.store.close)
+        begin = datetime.fromtimestamp(0, tz=world.now.tzinfo)
+        self._clock = CredibleClock(
+            self.store,
+            wall=lambda: world.now.timestamp(),
+            elapsed=lambda: (world.now - begin).total_seconds(),
+            boot_id="simulated",
+        )
+        self._settings = Settings(fold_interval=NEVER_SECONDS, local_reads_without_token=True)
+        app = create_app(definitions, self.store, self._settings, self._clock, local_address=ADDRESS)
+        with patch("hubbub_aggregator.app.CLOCK_CHECK_SECONDS", NEVER_SECONDS):
+            self.caller: Caller = self._running.enter_context(started(app))
+
+    def work(self) -> None:
+        """Do what the periodic jobs do: fold, close periods, compute figures."""
+        progress = self.caller.state["service"].progress
+        progress.round(lambda: upkeep(self.store, self._definitions, self._settings, self._clock.observe()))
+        compute_figures(self.store, self._definitions)
+
+    def stop(self) -> None:
+        """Stop the application and close the store."""
+        self._running.close()
+
+
 @dataclass
 class Service:
-    """The service on one SQLite file. Its jobs run when `work` is called, and not by themselves.
+    """The service: one application, or several on one database. Their jobs run when `work` is called, and not by themselves.
 
     seed                      : of what becomes of the requests of each sender
     answers_lost, unreachable : probabilities for one request
     """
 
-    database: Path
+    storage: Storage
     definitions: Definitions
     world: World
     seed: float
@@ -76,45 +109,40 @@ class Service:
     requests: list[Request] = field(default_factory=list)
     refusals: list[tuple[str, int, str]] = field(default_factory=list)
     _chances: dict[str, Random] = field(default_factory=dict)
-    _running: ExitStack = field(default_factory=ExitStack)
+    _replicas: list[Replica] = field(default_factory=list)
+    _turns: Iterator[int] = field(default_factory=itertools.count)
 
     def start(self) -> None:
-        """Open the database and start the application."""
-        self._running = ExitStack()
-        self._running.enter_context(patch("hubbub_aggregator.app.CLOCK_CHECK_SECONDS", NEVER_SECONDS))
-        self.store = SqlStore.open(self.database)
-        self._running.callback(self.store.close)
-        begin = datetime.fromtimestamp(0, tz=self.world.now.tzinfo)
-        self.clock = CredibleClock(
-            self.store,
-            wall=lambda: self.world.now.timestamp(),
-            elapsed=lambda: (self.world.now - begin).total_seconds(),
-            boot_id="simulated",
-        )
-        settings = Settings(fold_interval=NEVER_SECONDS, local_reads_without_token=True)
-        app = create_app(self.definitions, self.store, settings, self.clock, local_address=ADDRESS)
-        self.settings, self.caller = settings, self._running.enter_context(started(app))
+        """Start the replicas that do not run."""
+        while len(self._replicas) < self.storage.num_replicas:
+            self._replicas.append(Replica(self.storage, self.definitions, self.world))
 
     def stop(self) -> None:
-        """Stop the application and close the database."""
-        self._running.close()
+        """Stop all replicas."""
+        while self._replicas:
+            self._replicas.pop().stop()
 
-    def restart(self) -> None:
-        """Stop, and start on the same database."""
-        self.stop()
+    def stop_one(self) -> None:
+        """Stop the replica that has run longest, if there is another one."""
+        if len(self._replicas) > 1:
+            self._replicas.pop(0).stop()
+
+    def restart(self, replica: Replica) -> None:
+        """Stop a replica, and start another one on the same database."""
+        self._replicas.remove(replica)
+        replica.stop()
         self.start()
         self.restarts += 1
 
     def back_up(self, file: Path) -> datetime:
-        """Back the database up while it is served; return the time."""
-        copy_file(str(self.database), str(file))
+        """Back up what is stored while it is served; return the time."""
+        self.storage.back_up(file)
         return self.world.now
 
     def restore(self, file: Path, since: datetime) -> None:
         """Restore a backup: what was stored since then is lost, and clients do not send it again."""
         self.stop()
-        self.database = self.database.with_name(f"restored{self.restores}.db")
-        copy_file(str(file), str(self.database))
+        self.storage.restore(file)
         self.restores, self.lost_since = self.restores + 1, since
         self.start()
 
@@ -122,15 +150,22 @@ class Service:
         """Return whether the restore lost what a request had stored."""
         return self.lost_since is not None and request.restored < self.restores and request.time > self.lost_since
 
+    def counted(self) -> list[Request]:
+        """Return the requests whose batches are counted, the first of each batch: where segments are folded, repeated ones are stored, too."""
+        found: dict[UUID, Request] = {}
+        for request in self.requests:
+            if request.stored and not self.is_lost(request):
+                found.setdefault(request.batch.batch_id, request)
+        return list(found.values())
+
     def work(self) -> None:
-        """Do what the periodic jobs do: fold, close periods, compute figures."""
-        service = self.caller.state["service"]
-        service.progress.round(lambda: upkeep(self.store, self.definitions, self.settings, self.clock.observe()))
-        compute_figures(self.store, self.definitions)
+        """Let all replicas do the work of a night at once."""
+        with ThreadPoolExecutor(len(self._replicas)) as threads:
+            list(threads.map(Replica.work, self._replicas))
 
     def call(self, method: str, path: str) -> AppResponse:
-        """Send a request that is no upload."""
-        return self.caller.call(method, path)
+        """Send a request that is no upload to the replicas in turn."""
+        return self._replicas[next(self._turns) % len(self._replicas)].caller.call(method, path)
 
     def upload(
         self, sender: str, body: bytes, units: Callable[[Batch], tuple[Unit | None, ...]], *, hears: bool
@@ -144,7 +179,8 @@ class Service:
         if chance.random() < self.unreachable:
             return NOT_SENT
         is_lost = chance.random() < self.answers_lost
-        answer = self.caller.post(JSON, (body,))
+        replica = chance.choice(self._replicas)
+        answer = replica.caller.post(JSON, (body,))
         date = format_datetime(self.world.now, usegmt=True)
         headers = {"Date": date} | {name.title(): value for name, value in answer.headers.items()}
         batch = Batch.from_json(body)
@@ -156,7 +192,7 @@ class Service:
             Request(sender, self.world.now, batch, units(batch), stored, known, confirmed, self.restores)
         )
         if is_lost:
-            self.restart()
+            self.restart(replica)
         return replace(answer, headers=headers) if confirmed else NO_RESPONSE
 
 

@@ -15,6 +15,8 @@ from hubbub.metrics.kinds import NumberKind, SetKind
 LATE_DAYS = 30
 """A report of a period is made at most so many days after the period's end."""
 NOTHING: Hashable = None
+UNKNOWN: Hashable = "not known"
+"""What a report stands for whose value no reference knows."""
 
 
 def canonical(value: Any) -> Hashable:
