@@ -291,7 +291,7 @@ def _check_each_day(world: World, batches: list[Batch]) -> None:
 
 
 def survives_its_clock(world: World) -> None:
-    """A clock that is set back reopens no period that was reported, that waits, or that may have been reported before a withdrawal."""
+    """A clock that is set back reopens no period that was reported, whatever was answered, that waits, or that may have been reported before a withdrawal."""
     world.agree()
     began = world.aggregator.now
     world.record(PAGE, "v1")
@@ -301,8 +301,10 @@ def survives_its_clock(world: World) -> None:
     world.restart()
     for day in range(1, 6):
         world.set_time(began + timedelta(days=day))
-    _run_ahead(world)
-    _run_ahead(world, withdraws=True)
+    lost = Answer(delivery=Delivery.LOST)
+    _run_ahead(world, lost)
+    _run_ahead(world, Answer.refusing(ProblemType.PERIOD_NOT_STARTED))
+    _run_ahead(world, lost, withdraws=True)
     reports = Counter((batch.metric, batch.period) for batch in world.batches)
     repeated = next((key for key, number in reports.items() if number > 1), None)
     if repeated is not None:
@@ -311,12 +313,12 @@ def survives_its_clock(world: World) -> None:
         )
 
 
-def _run_ahead(world: World, *, withdraws: bool = False) -> None:
-    """Let a client run four days ahead, with attempts that have no answer, and then for a week with the right time.
+def _run_ahead(world: World, outage: Answer, *, withdraws: bool = False) -> None:
+    """Let a client run four days ahead, with attempts that fail, and then for a week with the right time.
 
     withdraws : whether consent is withdrawn and given again before the clock is right
     """
-    world.aggregator.outage = Answer(delivery=Delivery.LOST)
+    world.aggregator.outage = outage
     world.ahead = timedelta(days=4)
     world.restart()
     for _ in range(3):
