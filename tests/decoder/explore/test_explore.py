@@ -440,8 +440,8 @@ def test_cards_show_what_is_known_on_a_scale_to_100_percent(tmp_path: Path) -> N
         (name,) = re.findall(r'<h2><a href="(\w+)@', card)
         cards[name], states[name] = card, re.findall(r'class="pill \w+">([^<]*)', card)[0]
     assert (states["many"], states["few"]) == ("good", "few reports")
-    heights = [float(height) for height in re.findall(r'<rect.*? height="([^"]*)"', cards["many"])]
-    assert heights == [pytest.approx(24 * 0.17, abs=24 * 0.02)] * 2
+    widths = [float(width) for width in re.findall(r'<b style="width:\s*([\d.]+)%', cards["many"])]
+    assert widths == [pytest.approx(17, abs=2)]
     labels = re.findall(r'<bdi title="([^"]*)">([^<]*)', cards["page"])
     assert sorted(labels) == sorted((page, f"…{page.partition('catalogue/')[2]}") for page in pages)
 
