@@ -141,8 +141,9 @@ def test_unreadable_and_vanishing_files_fail_alone(
         odd = "odd" if suffix == ".parquet" else ".txt"
         return problem(path) if odd in str(path).rpartition("/")[2] else really_open(path, *arguments)
 
-    monkeypatch.setattr(os, "open", opened)
-    done = over_directory(command, place)
+    with monkeypatch.context() as only_here:
+        only_here.setattr(os, "open", opened)
+        done = over_directory(command, place)
     assert done.exit_code == 1
     assert ("1 failed" if suffix == ".parquet" else "2 failed") in done.stdout
     assert "cannot be read: " in done.stderr
