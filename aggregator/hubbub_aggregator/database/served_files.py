@@ -143,7 +143,12 @@ class ServedFiles:
             if suffix in self._sizes:
                 self._sizes[suffix] = max(self._sizes[suffix], status.st_size)
             elif known is not None:
-                self._require_earlier_frame()
+                if (earlier := self._lost_frame()) is not None:
+                    if identity_of(self._paths[suffix]) != recorded:  # it was moved since its status was read
+                        return suffix
+                    self._report_damage(
+                        f"{self._paths[suffix]} was truncated during a commit: the commit before, which ended at byte {earlier.end}, is lost"
+                    )
                 self._last_frame = known
         if self._entry is not None and _entry_of(self.path) != self._entry:  # SQLite would look for another `-wal`
             return ""
@@ -157,14 +162,16 @@ class ServedFiles:
         known = self._read_last_frame()
         return known is not None and known.salt == frame.salt and known.number >= frame.number
 
-    def _require_earlier_frame(self) -> None:
-        """Raise FilesInDoubtError if the log lost the frame that the check before found: it was truncated during a commit."""
-        earlier, log = self._last_frame, self._paths["-wal"]
-        with suppress(FileNotFoundError):  # the next check finds that it was moved
-            if earlier is not None and not earlier.is_in(log) and self._is_still_read(earlier):
-                self._report_damage(
-                    f"{log} was truncated during a commit: the commit before, which ended at byte {earlier.end}, is lost"
-                )
+    def _lost_frame(self) -> LastFrame | None:
+        """Return the frame that the check before found, if the file by the log's name does not have it and SQLite still reads it."""
+        earlier = self._last_frame
+        if earlier is None:
+            return None
+        try:
+            is_lost = not earlier.is_in(self._paths["-wal"])
+        except FileNotFoundError:
+            is_lost = True
+        return earlier if is_lost and self._is_still_read(earlier) else None
 
 
 def _entry_of(path: Path) -> Identity | None:
