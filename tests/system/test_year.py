@@ -1,4 +1,4 @@
-"""A deployment of real parts under a simulated clock: docs/progress/57.md says what lives in it."""
+"""A deployment of real parts under a simulated clock: tests/system/year/README.md says what lives in it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_nothing_is_wrong_and_intervals_cover(unseen_seed: int, has_node: bool) 
     for number in range(has_node, SEEDS, 2):
         with (
             tempfile.TemporaryDirectory() as directory,
-            lived(Path(directory), unseen_seed + number, days=52, number=12, adapter=adapter) as deployment,
+            lived(Path(directory), unseen_seed + number, days=52, number=8, adapter=adapter) as deployment,
         ):
             assert not all_faults(deployment), f"seed {unseen_seed + number}"
             found += intervals(deployment)

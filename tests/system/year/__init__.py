@@ -1,4 +1,4 @@
-"""A deployment of many days in one simulation: real clients, the real service, and what is published, under a simulated clock.
+"""A deployment of many days in one simulation: real clients, the real service, and what is published, under a simulated clock: README.md.
 
     definitions   two releases of the definitions, with a metric of every kind
     world         simulated time, and the events in their order

@@ -12,8 +12,8 @@ from uuid import UUID
 from hubbub import Metric
 from hubbub.metrics.kinds import NumberKind, SetKind
 
-LATE_DAYS = 30
-"""A report of a period is made at most so many days after the period's end."""
+LATE_DAYS = 28
+"""The oldest period of which a report is made contains the day so long ago."""
 NOTHING: Hashable = None
 UNKNOWN: Hashable = "not known"
 """What a report stands for whose value no reference knows."""
