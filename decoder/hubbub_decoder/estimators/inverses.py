@@ -26,7 +26,9 @@ def pseudo_inverse(information: Floats, relative_floor: float, absolute_floor: f
     values, vectors = np.linalg.eigh(information / np.outer(scale, scale))
     known = values > max(relative_floor * values[-1], absolute_floor)
     half = vectors[:, known] / np.sqrt(values[known]) / scale[:, None]
-    return half @ half.T, linalg.orth(vectors[:, ~known] / scale[:, None])
+    unknown = vectors[:, ~known] / scale[:, None]
+    # older SciPy has no orthonormal basis of no vectors
+    return half @ half.T, linalg.orth(unknown) if unknown.size else unknown
 
 
 def _factor(symmetric: Floats) -> Floats:
