@@ -128,6 +128,7 @@ soak: typescript $(VENV)/.dev-installed         ## the same at 1,000 points, 100
 	HUBBUB_TEST_KILLS=200 $(BIN)/pytest -q --timeout=0 tests/typescript/test_kills.py
 	HUBBUB_TEST_FAULTY_CLIENTS=400 $(BIN)/pytest -q --timeout=0 tests/client/conformance/test_faulty_clients.py
 	HUBBUB_TEST_YEARS=50 $(BIN)/pytest -q --timeout=0 tests/system/test_year.py
+	$(BIN)/python -m tests.system.year --seed $$(date +%s) --days 52 --people 100 --served 1900
 	HUBBUB_TEST_HISTORIES=100000 $(BIN)/pytest -q --timeout=0 tests/client/privacy/test_allocation.py -k lowest
 	HUBBUB_TEST_REQUESTS=100000 HUBBUB_TEST_CASES=500 $(BIN)/pytest -q tests/aggregator/api/test_fuzz_requests.py tests/aggregator/api/test_openapi.py
 

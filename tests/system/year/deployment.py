@@ -37,6 +37,8 @@ COMPACT_ABOVE_BYTES = 1 << 15
 """With the product's own number a client compacts twice in a year, and each start reads up to 256 kB."""
 CROWD = 60
 """People of a server who mostly give the same answers to one question. With fewer, `discover` finds none of them."""
+SERVED = 250
+"""People of a server: the queue of its client has room for 10,000 reports."""
 UPKEEP_WEEKDAYS = (2, 5)
 ANALYST_WEEKDAY = 2
 """The analyst works every other week. Upkeep and a publication in each night would take most of the time, and find little new."""
@@ -64,16 +66,18 @@ class Deployment:
 
 @contextmanager
 def lived(
-    directory: Path, seed: int, days: int, number: int, adapter: Sequence[str] | None = None
+    directory: Path, seed: int, days: int, number: int, adapter: Sequence[str] | None = None, served: int = 2
 ) -> Iterator[Deployment]:
     """Live through a deployment, and yield it while its service runs.
 
+    number  : people with an installation
     adapter : command of the TypeScript client's; None: all people have the Python client
+    served  : people for whom servers ask all questions
     """
     directory.mkdir(exist_ok=True)
     with (
         upgraded(STORAGES[seed % len(STORAGES)], directory / "release") as (released, storage),
-        _lived_on(storage, released, directory, seed, days, number, adapter) as deployment,
+        _lived_on(storage, released, directory, seed, days, number, adapter, served) as deployment,
     ):
         yield deployment
 
@@ -87,6 +91,7 @@ def _lived_on(
     days: int,
     number: int,
     adapter: Sequence[str] | None,
+    served: int,
 ) -> Iterator[Deployment]:
     chance = Random(f"year {seed}")  # noqa: S311  (a simulation)
     start = datetime.combine(START, datetime.min.time(), UTC)
@@ -124,10 +129,11 @@ def _lived_on(
         traveller.node = node if place == 0 else None
         people.append(traveller)
     people.append(veteran_of(released, world, service, Random(chance.random())))  # noqa: S311
+    sizes = [min(SERVED, served - place) for place in range(0, served, SERVED)]
     servers = [
         Server(name, people_directory / name, world, service, Random(chance.random()), release, size)  # noqa: S311
         for name, release, size in (
-            ("server", releases[0], max(number // 5, 2)),
+            *((f"server{place}", releases[0], size) for place, size in enumerate(sizes)),
             ("crowd", Release("1.9", [DISCOVERED]), CROWD),
         )
     ]

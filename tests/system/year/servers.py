@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
+from functools import cache
 from pathlib import Path
 from random import Random
+from uuid import UUID
 
 from hubbub import Batch, Client
 from hubbub.client import collaborators
@@ -35,7 +38,7 @@ class Subject:
 
 @dataclass
 class Server:
-    """A server of some people. A batch has the rows of all of them, shuffled, so only their number and their values are known."""
+    """A server of some people. The batches of a period have the rows of all of them, shuffled: whose are in which is not known."""
 
     name: str
     directory: Path
@@ -47,6 +50,8 @@ class Server:
 
     def __post_init__(self) -> None:
         self.random_bytes = SeededBytes(f"{self.chance.random()} {self.name}")
+        self._units: dict[UUID, tuple[Unit | None, ...]] = {}
+        self._waiting = cache(self._units_of_period)
         self.subjects = [
             Subject(
                 f"{self.name}-account{place}@example.org",
@@ -63,13 +68,23 @@ class Server:
         return self.world.now.date()
 
     def units_of(self, batch: Batch) -> tuple[Unit | None, ...]:
-        """Return what the reports of a batch stand for; with None if there is another number of people who have one."""
-        period = date.fromisoformat(batch.period)
-        found = [subject.reference.of_report(batch.digest, period) for subject in self.subjects]
-        units = tuple(unit for unit in found if unit is not None)
-        for unit in units:
-            unit.reports.add((batch.batch_id, batch.rows))
-        return units if len(units) == len(batch) else (*units, None)
+        """Return what the reports of a batch stand for, as if the people were in the batches of a period in their order.
+
+        Has None for each report that is one more than there are people who have one.
+        """
+        if batch.batch_id not in self._units:
+            waiting = self._waiting(batch.digest, date.fromisoformat(batch.period))
+            units = tuple(next(waiting, None) for _ in range(len(batch)))
+            for unit in units:
+                if unit is not None:
+                    unit.reports.add((batch.batch_id, batch.rows))
+            self._units[batch.batch_id] = units
+        return self._units[batch.batch_id]
+
+    def _units_of_period(self, digest: str, period: date) -> Iterator[Unit]:
+        """Iterate over what the reports of a period stand for. They are made before the first of them leaves."""
+        found = [subject.reference.of_report(digest, period) for subject in self.subjects]
+        return iter([unit for unit in found if unit is not None])
 
     def open(self) -> Client:
         """Start the server's client."""
@@ -109,10 +124,15 @@ class Server:
     def _send_until(self, loop: UploadLoop, moment: datetime) -> Process:
         while self.world.now < moment:
             if pause := loop._round():
+                today = self.today
                 yield min(moment, self.world.now + timedelta(seconds=max(pause, 1.0)))
-                for subject in self.subjects:
-                    if subject.reference.accounts:
-                        subject.reference.advance(self.release.metrics, self.today)
+                if self.today != today:
+                    self._end_day()
+
+    def _end_day(self) -> None:
+        for subject in self.subjects:
+            if subject.reference.accounts:
+                subject.reference.advance(self.release.metrics, self.today)
 
     def _record(self, client: Client, subject: Subject) -> None:
         recorder, reference = client.subject(subject.identity), subject.reference
