@@ -6,6 +6,7 @@ its own scripts and connect to the aggregator, and nothing else. It needs Linux:
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
@@ -97,7 +98,6 @@ class BrowserAdapter:
             return
         self._browsers.close()
         self._profile = profile
-        end_processes(profile)  # of an adapter that was killed
         watching = _watch(profile)
         self._browsers.callback(os.close, watching)
         self._browser = self._browsers.enter_context(start_browser(self._name, profile))
@@ -130,7 +130,12 @@ def _state(pid: int) -> str:
 
 
 def _watch(profile: Path) -> int:
-    """Start a process that ends the browser of a profile when this one has ended; return what it watches."""
+    """Start a process that ends the browser of a profile when this one has ended; return what it watches.
+
+    It has a lock, for which the adapter waits that opens the profile again: that browser would be ended, too.
+    """
+    lock = os.open(f"{profile}.lock", os.O_CREAT | os.O_RDWR)
+    fcntl.flock(lock, fcntl.LOCK_EX)
     reading, writing = os.pipe()
     if os.fork() == 0:
         os.setsid()
@@ -139,6 +144,7 @@ def _watch(profile: Path) -> int:
         end_processes(profile)
         os._exit(0)
     os.close(reading)
+    os.close(lock)
     return writing
 
 
