@@ -40,7 +40,7 @@ metric = load_definitions(METRICS)["page"]
 
 
 def run(command):
-    hubbub.cli.main(command.split(), standalone_mode=False)
+    hubbub.cli.main.main(command.split(), standalone_mode=False)
 
 
 objects = ObjectStore.open("objects/store")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hubbub.cli.help_sections import SectionedCommand, SectionOption
+from hubbub.cli.help_sections import SectionedCommand, section
 from hubbub.cli.output import PATH
 from hubbub.defaults import DATABASE_FILE, LOCAL_READS_PORT, LOOPBACK, SERVICE_PORT
 from hubbub.metrics.metric import Metric
@@ -53,7 +53,7 @@ class Size(click.ParamType):  # type: ignore[type-arg]
         return size
 
 
-_option = partial(click.option, cls=SectionOption, show_default=True, show_envvar=True)
+_option = partial(click.option, show_default=True, show_envvar=True)
 
 
 def _settings_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -68,7 +68,9 @@ def _settings_options(function: Callable[..., Any]) -> Callable[..., Any]:
             shape = {"multiple": True, "metavar": shape["metavar"]}
             shape |= {"callback": _parse_periods} if shape["metavar"] == "NAME=N" else {}
         flag = f"--{setting.name.replace('_', '-')}"
-        function = _option(flag, section=setting.metadata["section"], help=setting.metadata["help"], **shape)(function)
+        function = _option(flag, cls=section(setting.metadata["section"]), help=setting.metadata["help"], **shape)(
+            function
+        )
     return function
 
 
@@ -180,10 +182,10 @@ def _print_config(context: click.Context, values: Mapping[str, Any]) -> None:
     callback=_load_config,
     help="TOML file with these options by name; flags and environment variables override it.",
 )
-@_option("--host", section=LISTENING, metavar="ADDRESS", default=LOOPBACK, help="Address to listen on.")
+@_option("--host", cls=section(LISTENING), metavar="ADDRESS", default=LOOPBACK, help="Address to listen on.")
 @_option(
     "--port",
-    section=LISTENING,
+    cls=section(LISTENING),
     metavar="PORT",
     type=click.IntRange(0, 65535),
     default=SERVICE_PORT,
@@ -191,7 +193,7 @@ def _print_config(context: click.Context, values: Mapping[str, Any]) -> None:
 )
 @_option(
     "--local-port",
-    section=LISTENING,
+    cls=section(LISTENING),
     metavar="PORT",
     type=click.IntRange(0, 65535),
     default=LOCAL_READS_PORT,
@@ -199,32 +201,34 @@ def _print_config(context: click.Context, values: Mapping[str, Any]) -> None:
 )
 @_option(
     "--database",
-    section=STORAGE,
+    cls=section(STORAGE),
     type=DatabaseName(),
     default=DATABASE_FILE,
     help="SQLite file or postgresql://user@host/database. Must exist if it is named; the default is created.",
 )
 @_option(
     "--segments",
-    section=STORAGE,
+    cls=section(STORAGE),
     default=None,
     metavar="PLACE",
     help="Append reports to this directory or s3://bucket/prefix instead of the database; `hubbub fold` counts them.",
 )
 @_option(
     "--create",
-    section=STORAGE,
+    cls=section(STORAGE),
     is_flag=True,
     help="Create the database if it does not exist, as `hubbub db create` does.",
 )
 @_option(
     "--log-format",
-    section=_LOG,
+    cls=section(_LOG),
     type=click.Choice(FORMATS),
     default="text",
     help="Format of the log lines on stderr.",
 )
-@_option("--log-level", section=_LOG, type=click.Choice(LEVELS), default="warning", help="Lowest level that is logged.")
+@_option(
+    "--log-level", cls=section(_LOG), type=click.Choice(LEVELS), default="warning", help="Lowest level that is logged."
+)
 @_settings_options
 @click.option(
     "--print-config",

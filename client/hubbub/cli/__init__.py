@@ -11,7 +11,7 @@ import os
 import sys
 import threading
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib.metadata import EntryPoint, entry_points, version
 from typing import Any
@@ -57,19 +57,24 @@ class Commands(click.Group):
     No error and no traceback shows the secrets of a URL.
     """
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, args: Sequence[str] | None = None, prog_name: str | None = None) -> Any:
+        """Run the program, which has this process for itself: its hooks, its streams and its end."""
         sys.excepthook = _print_traceback
         threading.excepthook = _print_traceback_of_thread
-        return super().__call__(*args, **kwargs)
+        replace_unencodable(sys.stdout, sys.stderr)
+        try:
+            return self.main(args, prog_name)
+        except OSError as problem:
+            if problem.errno != errno.ENOSPC:
+                raise
+            click.echo(f"Error: cannot write the output: {problem.strerror}", err=True)
+            _discard_buffered_output()
+            sys.exit(1)
 
-    def make_context(
-        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
-    ) -> click.Context:
-        arguments = tuple(args)
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta[_ARGUMENTS] = arguments = tuple(args)
         with _masked_errors(arguments):
-            context = super().make_context(info_name, args, parent, **extra)
-        context.meta[_ARGUMENTS] = arguments
-        return context
+            return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  (signature of click)
         listed = [name for names in SECTIONS.values() for name in names]
@@ -102,17 +107,6 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         entry = _commands().get(cmd_name)
         return None if entry is None else entry.load()
-
-    def main(self, *args: Any, **kwargs: Any) -> Any:
-        replace_unencodable(sys.stdout, sys.stderr)
-        try:
-            return super().main(*args, **kwargs)
-        except OSError as problem:
-            if problem.errno != errno.ENOSPC:
-                raise
-            click.echo(f"Error: cannot write the output: {problem.strerror}", err=True)
-            _discard_buffered_output()
-            sys.exit(1)
 
     def invoke(self, ctx: click.Context) -> Any:
         with _masked_errors(ctx.meta[_ARGUMENTS]):

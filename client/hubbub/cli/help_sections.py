@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from functools import partial
-from typing import Any, TypeVar
+from typing import Any, ClassVar
 
 import click
 
-F = TypeVar("F", bound=Callable[..., Any])
-
 
 class SectionOption(click.Option):
-    """Option that `--help` lists in a section."""
+    """Option that `--help` lists in a section of its command."""
 
-    def __init__(self, *args: Any, section: str = "Options", **attributes: Any) -> None:
-        super().__init__(*args, **attributes)
-        self.section = section
+    section: ClassVar[str]
 
 
-def section(name: str) -> Callable[..., Callable[[F], F]]:
-    """`click.option` of a section."""
-    return partial(click.option, cls=SectionOption, section=name)
+def section(name: str) -> type[SectionOption]:
+    """Class of the options of a section, for `click.option(..., cls=section("Storage"))`."""
+
+    class Option(SectionOption):
+        section = name
+
+    return Option
 
 
 class SectionedCommand(click.Command):

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -63,10 +64,10 @@ def _parse_sizes(
     return sizes
 
 
-_values_option = section("Values")
-_periods_option = section("Several periods")
-_report_option = section("Reports")
-_definition_option = section("Definition")
+_values_option = partial(click.option, cls=section("Values"))
+_periods_option = partial(click.option, cls=section("Several periods"))
+_report_option = partial(click.option, cls=section("Reports"))
+_definition_option = partial(click.option, cls=section("Definition"))
 
 
 @click.command(cls=SectionedCommand, short_help="Choose the parameters of a metric.")

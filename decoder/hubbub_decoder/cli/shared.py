@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import date
+from functools import partial
 from pathlib import Path
 from threading import Timer
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -104,8 +105,8 @@ events_option = click.option(
 )
 
 
-statistics_option = section("Intervals and tests")
-_output_option = section("Output")
+statistics_option = partial(click.option, cls=section("Intervals and tests"))
+_output_option = partial(click.option, cls=section("Output"))
 candidates_directory_option = click.option(
     "--candidates",
     "candidates_path",
