@@ -58,16 +58,23 @@ _MIN_EIGENVALUE = 1e-9  # relative to the largest
 class _ScoringStep:
     """One scoring step from shares z.
 
-    step : (M + 2,) P g, from z to the estimate      projected : (M + 2, M + 2) P, inverse information of shares that sum to 1
-    covariance : (M + 2, M + 2) P E_v Cov(x | v) P   null_space : (M + 2, d) directions without information
+    start : (M + 2,) z      step : (M + 2,) P g, from z to the estimate
+    projected : (M + 2, M + 2) P, inverse information of shares that sum to 1
+    covariance : (M + 2, M + 2) P E_v Cov(x | v) P      null_space : (M + 2, d) directions without information
     inflation : (M + 2,) variance of a client's mean score over that of one report
     """
 
+    start: Floats
     step: Floats
     projected: Floats
     covariance: Floats
     null_space: Floats
     inflation: Floats
+
+    @property
+    def estimate(self) -> Floats:
+        """The shares z + P g (M + 2,)."""
+        return self.start + self.step
 
 
 def fit_reports_one_step(evidence: Evidence, design: DesignMatrix) -> FitResult:
@@ -81,23 +88,13 @@ def fit_reports_one_step(evidence: Evidence, design: DesignMatrix) -> FitResult:
         raise SummaryError(
             "the design matrix was made for other parameters than the reports': hash the candidates anew"
         )
-    n, repetition = evidence.num_reports, evidence.repetition
-    clients, all_clients = evidence.num_clients, evidence.num_all_clients
+    n, clients, all_clients = evidence.num_reports, evidence.num_clients, evidence.num_all_clients
     if n == 0:
         raise SummaryError("there is no report to fit")
     ordered, mixture = SortedReports.from_reports(evidence.require(Reports)), Mixture.from_design(design)
     rng = seeded(0)  # the same reports are always fitted alike
-    z = np.full(mixture.size, 0.5 / mixture.size)
-    z[-2:] += 0.25
-    rounds = [every for every in _ROUNDS if every == 1 or n >= _MIN_REPORTS_PER_COMPONENT * every * mixture.size]
-    for rounds_left, every in zip(reversed(range(len(rounds))), rounds, strict=True):
-        expected = z
-        size = sample_size(mixture) // _EARLY_ROUND_FRACTION if rounds_left else sample_size(mixture)
-        simulated = list(draw_reports(mixture, ordered.shares, expected, size, rng, repetition))
-        step = _scoring_step(mixture, expected, simulated, ordered.score(mixture, expected, every), repetition)
-        estimate = expected + step.step
-        errors = np.sqrt(np.maximum(np.diag(step.projected), 0) * every * step.inflation / clients)
-        z = plausible_shares(estimate[:-2], errors[:-2], no_value=estimate[-1], unlisted=estimate[-2])
+    step, simulated = _last_round(evidence, ordered, mixture, rng)
+    expected, estimate = step.start, step.estimate
     among_reporters = step.covariance / clients + (_MIN_ERROR_REPORTS / n) ** 2 * np.eye(mixture.size)
     sampling = (np.diag(expected) - np.outer(expected, expected)) / clients
     residuals = BitResiduals.from_evidence(evidence, design, estimate[:-1])
@@ -127,7 +124,7 @@ def fit_reports_one_step(evidence: Evidence, design: DesignMatrix) -> FitResult:
 
     strings = RandomStringScores.draw(ordered, mixture, expected, rng)
     std_errors = np.sqrt(fit.variances)
-    effective = n / noise_effect(design.params, repetition)
+    effective = n / noise_effect(design.params, evidence.repetition)
 
     def influence(candidates: Indices) -> ReportInfluence:
         weights, start = step.projected[candidates], expected[candidates]
@@ -141,6 +138,27 @@ def fit_reports_one_step(evidence: Evidence, design: DesignMatrix) -> FitResult:
     )
 
 
+def _last_round(
+    evidence: Evidence, ordered: SortedReports, mixture: Mixture, rng: np.random.RandomState
+) -> tuple[_ScoringStep, list[SimulatedReports]]:
+    """Scoring step from shares near the truth, and the reports that were simulated at them.
+
+    Each round starts from shares that a population can have, by the estimate of the one before.
+    """
+    n, repetition = evidence.num_reports, evidence.repetition
+    z = np.full(mixture.size, 0.5 / mixture.size)
+    z[-2:] += 0.25
+    rounds = [every for every in _ROUNDS if every == 1 or n >= _MIN_REPORTS_PER_COMPONENT * every * mixture.size]
+    for rounds_left, every in zip(reversed(range(len(rounds))), rounds, strict=True):
+        size = sample_size(mixture) // _EARLY_ROUND_FRACTION if rounds_left else sample_size(mixture)
+        simulated = list(draw_reports(mixture, ordered.shares, z, size, rng, repetition))
+        step = _scoring_step(mixture, z, simulated, ordered.score(mixture, z, every), repetition)
+        errors = np.sqrt(np.maximum(np.diag(step.projected), 0) * every * step.inflation / evidence.num_clients)
+        estimate = step.estimate
+        z = plausible_shares(estimate[:-2], errors[:-2], no_value=estimate[-1], unlisted=estimate[-2])
+    return step, simulated
+
+
 def _scoring_step(
     mixture: Mixture, z: Floats, simulated: list[SimulatedReports], score: Floats, repetition: Repetition
 ) -> _ScoringStep:
@@ -151,4 +169,5 @@ def _scoring_step(
     projected = inverse - np.outer(ones, ones) / ones.sum()
     noise = noise_covariance(mixture, z, simulated, repetition)
     inflation = np.diag(client_covariance(of_report, noise, z, repetition)) / np.diag(of_report)
-    return _ScoringStep(projected @ score, projected, projected @ noise @ projected, null_space, inflation)
+    covariance = projected @ noise @ projected
+    return _ScoringStep(z, projected @ score, projected, covariance, null_space, inflation)
