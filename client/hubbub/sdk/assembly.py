@@ -6,7 +6,7 @@ import math
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from hubbub.metrics.periods import utc_now
@@ -74,7 +74,14 @@ class Collaborators:
         """Return the objects that replace these in this process. It takes no lock, and all threads get the same ones."""
         close_inherited()
         key = this_process(), threading.Lock
-        return self.successors.setdefault(key, build(configuration, seams, self))
+        return self.successors.setdefault(key, build(configuration, seams, self._inheritance(configuration, seams)))
+
+    def _inheritance(self, configuration: Configuration, seams: AllSeams) -> Inheritance:
+        """Return what those that replace these take over: in a forked child only the limit, so a withdrawal of consent holds there, too."""
+        if self.process is this_process():
+            return Inheritance(self.limit, self.disk, self.recorder.backlog, self.builder.notes_runs)
+        new = Inheritance.of_new_client(configuration, seams)
+        return replace(new, limit=self.limit, notes_runs=configuration.is_in_memory)
 
     def save_at_exit(self) -> None:
         """Save what is in memory. Counts wait for another process no longer than for the upload thread, recordings a second."""
@@ -167,29 +174,56 @@ class AllSeams(Seams):
             return seams
         return cls(transport=seams.transport, clock=seams.clock, random_bytes=seams.random_bytes)
 
+    def disk_of(self, configuration: Configuration) -> Disk:
+        """Return the disk of a client's state."""
+        if self.disk is not None:
+            return self.disk
+        if configuration.is_in_memory:
+            return MemoryDisk()
+        return MissingDisk(configuration.unresolved) if configuration.unresolved else SystemDisk()
 
-def build(configuration: Configuration, seams: AllSeams, before: Collaborators | None = None) -> Collaborators:
+    def transport_of(self, configuration: Configuration) -> Transport:
+        """Return the connection to the aggregator."""
+        if self.transport is not None:
+            return self.transport
+        return HttpTransport(configuration.url, configuration.ca_certs, configuration.authorization)
+
+
+@dataclass(frozen=True, slots=True)
+class Inheritance:
+    """What the collaborators of a client take over from those that they replace.
+
+    limit      : highest consent level of this process
+    disk       : where the state is
+    backlog    : what waits in memory
+    notes_runs : whether this process was started, and not forked, or has a state of its own
+    """
+
+    limit: ConsentLimit
+    disk: Disk
+    backlog: Backlog
+    notes_runs: bool
+
+    @classmethod
+    def of_new_client(cls, configuration: Configuration, seams: AllSeams) -> Inheritance:
+        """Return what the collaborators of a new client begin with."""
+        return cls(ConsentLimit(configuration.consent_limit), seams.disk_of(configuration), Backlog(), notes_runs=True)
+
+
+def build(configuration: Configuration, seams: AllSeams, inherited: Inheritance | None = None) -> Collaborators:
     """Build the collaborators of a client, and hand each to those that need it.
 
-    before : those that they replace. A withdrawal of consent holds here, too; in the same process they share what waits in memory
+    inherited : what they take over; None for a new client
     """
-    is_forked = before is not None and before.process is not this_process()
     definitions, random_bytes, clock = configuration.definitions, seams.random_bytes, seams.clock
-    in_memory = configuration.is_in_memory
-    disk = seams.disk or (MemoryDisk() if in_memory else _system_disk(configuration.unresolved))
-    if before is not None and not is_forked:
-        disk = before.disk
+    inherited = inherited or Inheritance.of_new_client(configuration, seams)
+    disk, limit, today = inherited.disk, inherited.limit, PeriodClock(clock)
     journal = Journal(configuration.directory, disk)
     compactor = Compactor(journal, disk)
     secret_file = SecretFile(journal, disk, random_bytes)
-    today, limit = PeriodClock(clock), ConsentLimit(configuration.consent_limit) if before is None else before.limit
     encoders = SubjectEncoders(journal, secret_file.load, random_bytes)
     enrollment = Enrollment(
-        journal,
-        definitions,
-        configuration.policy,
-        today,
-        include_client=not configuration.per_subject,
+        journal, definitions, configuration.policy, today, include_client=not configuration.per_subject
     )
     builder = BatchBuilder(
         journal,
@@ -200,11 +234,12 @@ def build(configuration: Configuration, seams: AllSeams, before: Collaborators |
         labels=configuration.groups,
         limits=configuration.limits,
         random_bytes=random_bytes,
-        notes_runs=in_memory or before is None or (not is_forked and before.builder.notes_runs),
+        notes_runs=inherited.notes_runs,
     )
-    backlog = Backlog() if before is None or is_forked else before.recorder.backlog
-    recorder = seams.recorder(journal, definitions, encoders, enrollment, builder, today, limit, random_bytes, backlog)
-    machine_id = (lambda: None) if in_memory else seams.machine_id
+    recorder = seams.recorder(
+        journal, definitions, encoders, enrollment, builder, today, limit, random_bytes, inherited.backlog
+    )
+    machine_id = (lambda: None) if configuration.is_in_memory else seams.machine_id
     copies = CopyDetector(journal, secret_file, machine_id, renew=configuration.renew_identity_when_copied)
     consent_manager = ConsentManager(
         journal,
@@ -218,18 +253,8 @@ def build(configuration: Configuration, seams: AllSeams, before: Collaborators |
         clock,
         before_change=recorder.before_consent_change,
     )
-    detaches = configuration.detached and _can_detach()
-    sender = Sender(
-        journal,
-        seams.transport or HttpTransport(configuration.url, configuration.ca_certs, configuration.authorization),
-        disk=disk,
-        clock=clock,
-        random_bytes=random_bytes,
-        limit=limit,
-        prepare=recorder.prepare_upload,
-        sends_after=DETACHED_SEND_DELAY_SECONDS if detaches else 0.0,
-        hurries=configuration.detached and not detaches,
-    )
+    detaches = _detaches(configuration)
+    sender = _sender(configuration, seams, inherited, journal, recorder, detaches=detaches)
     return Collaborators(
         this_process(),
         threading.Lock,
@@ -249,11 +274,33 @@ def build(configuration: Configuration, seams: AllSeams, before: Collaborators |
     )
 
 
-def _system_disk(unresolved: str) -> Disk:
-    return MissingDisk(unresolved) if unresolved else SystemDisk()
-
-
-def _can_detach() -> bool:
+def _detaches(configuration: Configuration) -> bool:
+    """Return whether a detached process sends the reports."""
+    if not configuration.detached:
+        return False
     from hubbub.sdk.upload.detached import can_detach  # it imports subprocess, which other clients do not need
 
     return can_detach()
+
+
+def _sender(
+    configuration: Configuration,
+    seams: AllSeams,
+    inherited: Inheritance,
+    journal: Journal,
+    recorder: Recorder,
+    *,
+    detaches: bool,
+) -> Sender:
+    """Return the sender: it leaves the first minute to a detached process, and hurries where none can be started."""
+    return Sender(
+        journal,
+        seams.transport_of(configuration),
+        disk=inherited.disk,
+        clock=seams.clock,
+        random_bytes=seams.random_bytes,
+        limit=inherited.limit,
+        prepare=recorder.prepare_upload,
+        sends_after=DETACHED_SEND_DELAY_SECONDS if detaches else 0.0,
+        hurries=configuration.detached and not detaches,
+    )
