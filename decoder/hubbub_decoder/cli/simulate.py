@@ -153,7 +153,6 @@ def command(
             raise PopulationError("A distribution has no size. Pass the number of reports with --reports.")
         else:
             population = operations_of(definition).draw(distribution or "", values, reports, rng)
-        num_clients = sum(population.values()) + no_value
         first_days = (
             consecutive_periods(definition, periods or 1, first_day or FIRST_DAY)
             if periods or first_day or out_dir is not None
@@ -161,9 +160,9 @@ def command(
         )
         simulated = _Simulated(definition, population, no_value, first_days, content, rng)
         written = simulated.write_periods(out_dir or Path()) if out is None else [simulated.write(out, show_stage)]
-    num_reports = num_clients * (periods or 1)
+    num_reports = simulated.num_reports
     if truth_out is not None:
-        write_population(population, num_clients, truth_out)
+        write_population(population, simulated.num_clients, truth_out)
     files = [*written, truth_out] if truth_out is not None else written
     shown = format_count(len(written), "file") + f" in {out_dir}" if len(files) > 2 else " and ".join(map(str, files))
     print_message(stderr, f"wrote {shown}: {format_count(num_reports, 'report')} of {metric}")
@@ -191,6 +190,16 @@ class _Simulated:
     content: str
     rng: np.random.Generator
 
+    @property
+    def num_clients(self) -> int:
+        """Number of clients, with those without a value."""
+        return sum(self.population.values()) + self.no_value
+
+    @property
+    def num_reports(self) -> int:
+        """Number of reports: one of each client and period, or one without a date."""
+        return self.num_clients * max(1, len(self.periods))
+
     def write(self, out: Path, show_stage: ShowStage) -> Path:
         """Write one file of all periods."""
         from hubbub.summary import BitCounts, PatternCounts
@@ -200,8 +209,7 @@ class _Simulated:
         metric, population, rng = self.metric, self.population, self.rng
         if self.content == "reports":
             blocks = simulate_reports(metric, population, rng, no_value=self.no_value, periods=self.periods)
-            total = (sum(population.values()) + self.no_value) * max(1, len(self.periods))
-            write_report_file(metric, _counted(blocks, total, show_stage), out, self.periods)
+            write_report_file(metric, _counted(blocks, self.num_reports, show_stage), out, self.periods)
             return out
         form: type[BitCounts | PatternCounts] = BitCounts if self.content == "bits" else PatternCounts
         summary = simulate(metric, population, rng, form=form, no_value=self.no_value, periods=self.periods)
