@@ -107,9 +107,8 @@ def google_rappor(
     from rich.console import Console
 
     from hubbub.text import format_count
-    from hubbub_decoder.data.google_rappor import collected_metric, read_map, read_params, read_summary_files
+    from hubbub_decoder.data.google_rappor import read_collection
     from hubbub_decoder.data.output_files import check_output_path, check_parquet_path
-    from hubbub_decoder.errors import ForeignFileError
 
     if counts_path is None and reports_path is None:
         raise click.UsageError("Pass --counts-file or --reports-file.")
@@ -132,14 +131,9 @@ def google_rappor(
         check_output_path(candidates_out)
     stderr = Console(stderr=True)
     with stderr.status("importing ..."):
-        params = read_params(params_path, client)
-        known = None if map_path is None else read_map(map_path, params)
-        metric = collected_metric(name, params, known)
-        summary = read_summary_files(metric, counts_path, reports_path, params, dropped_rows)
-        if summary.num_reports == 0:
-            raise ForeignFileError(
-                f"{counts_path or reports_path} has no {'valid ' if dropped_rows else ''}reports. Check that it was written completely."
-            )
+        params, known, summary = read_collection(
+            name, params_path, counts_path, reports_path, map_path, client=client, dropped_rows=dropped_rows
+        )
         if known is not None and candidates_out is not None:
             _write_names(known, map_path, candidates_out)
         _write_collected(summary, reports_path, params, out)
@@ -149,28 +143,33 @@ def google_rappor(
     warnings = _swapped_probabilities(params_path, params)
     for warning in warnings:
         print_message(stderr, warning.line)
-    if params.num_bits == 1:
-        print_message(stderr, f"{params_path} has k = 1: the metric is boolean. Decode it without candidates.")
-    elif known is not None and not metric.kind.needs_candidates:
-        print_message(
-            stderr,
-            f"{map_path} gives every candidate its own bit: the metric is categorical. Decode it without candidates.",
-        )
-    elif known is not None and not known.is_google_md5:
-        print_message(
-            stderr, f"{map_path} differs from the hashes of google/rappor's clients. Decode with --map {map_path}."
-        )
+    advice = _decoding_advice(summary.metric, known, params_path, map_path)
+    if advice is not None:
+        print_message(stderr, advice)
     if as_json:
         result = {
             "out": str(out),
             "metric": name,
-            "kind": str(metric.kind),
+            "kind": str(summary.metric.kind),
             "num_reports": summary.num_reports,
             "dropped_rows": dict(summary.dropped_rows),
             "map_is_google_md5": None if known is None else known.is_google_md5,
             "warnings": [asdict(warning) for warning in warnings],
         }
         print_json(result)
+
+
+def _decoding_advice(
+    metric: Metric, known: CandidateMap | None, params_path: Path, map_path: Path | None
+) -> str | None:
+    """Return how to decode a metric that needs no candidates, or whose map is needed; None: the names are sufficient."""
+    if metric.params.num_bits == 1:
+        return f"{params_path} has k = 1: the metric is boolean. Decode it without candidates."
+    if known is not None and not metric.kind.needs_candidates:
+        return f"{map_path} gives every candidate its own bit: the metric is categorical. Decode it without candidates."
+    if known is not None and not known.is_google_md5:
+        return f"{map_path} differs from the hashes of google/rappor's clients. Decode with --map {map_path}."
+    return None
 
 
 def _write_names(known: CandidateMap, map_path: Path | None, path: Path) -> None:

@@ -226,6 +226,28 @@ def read_summary_files(
     return summed
 
 
+def read_collection(
+    name: str,
+    params_path: Path,
+    counts_path: Path | None,
+    reports_path: Path | None,
+    map_path: Path | None,
+    *,
+    client: str | None = None,
+    dropped_rows: Counter[str] | None = None,
+) -> tuple[Params, CandidateMap | None, Summary]:
+    """Read the parameters, the map if there is one, and the summary of a metric that is called `name`.
+
+    The other parameters are those of `read_params` and `read_summary_files`. Raises ForeignFileError also if there is no report.
+    """
+    params = read_params(params_path, client)
+    known = None if map_path is None else read_map(map_path, params)
+    metric = collected_metric(name, params, known)
+    summary = read_summary_files(metric, counts_path, reports_path, params, dropped_rows)
+    check_not_empty(counts_path or reports_path, summary.num_reports, dropped_rows)
+    return params, known, summary
+
+
 def read_reports(
     path: str | Path, params: Params, dropped_rows: Counter[str] | None = None
 ) -> Iterator[tuple[NDArray[np.uint16], NDArray[np.uint8]]]:
@@ -304,6 +326,14 @@ def valid_rows(
             dropped_rows[problem.reason] += 1
         else:
             yield row
+
+
+def check_not_empty(path: str | Path | None, num_reports: int, dropped_rows: Counter[str] | None) -> None:
+    """Raise ForeignFileError for a file without reports; dropped_rows: invalid rows that were left out."""
+    if num_reports == 0:
+        raise ForeignFileError(
+            f"{path} has no {'valid ' if dropped_rows else ''}reports. Check that it was written completely."
+        )
 
 
 def check_columns(path: str | Path, line: int, cells: list[str], columns: int) -> None:

@@ -19,6 +19,7 @@ from hubbub.metrics.params import Params
 from hubbub.summary import Reports
 from hubbub_decoder.data.google_rappor import (
     check_columns,
+    check_not_empty,
     csv_lines,
     pack_digits,
     parse_bits,
@@ -77,10 +78,7 @@ def read_joint_reports(path: str | Path, metric: Metric, dropped_rows: Counter[s
         return cohort, "".join(reversed(bits))
 
     rows = list(valid_rows(lines, parse, dropped_rows))
-    if not rows:
-        raise ForeignFileError(
-            f"{path} has no {'valid ' if dropped_rows else ''}reports. Check that it was written completely."
-        )
+    check_not_empty(path, len(rows), dropped_rows)
     cohorts, digits = zip(*rows, strict=True)
     return Reports(metric, cohorts, pack_digits(digits), dropped_rows=dropped_rows or {})
 
