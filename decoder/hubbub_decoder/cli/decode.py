@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -23,16 +24,22 @@ from hubbub_decoder.cli.shared import (
     read_all,
     statistics_option,
     top_option,
+    warn_of_repeated_inputs,
     write_outputs,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from matplotlib.figure import Figure
 
     from hubbub.metrics.metric import Metric
+    from hubbub_decoder.cli.shared import ShowStage
     from hubbub_decoder.comparison.trends import Trends
+    from hubbub_decoder.data.events import Event
     from hubbub_decoder.model.design_matrix import DesignMatrix
-    from hubbub_decoder.options import Target
+    from hubbub_decoder.model.evidence import Collected
+    from hubbub_decoder.options import OptionFields, Target
     from hubbub_decoder.results.decoding import Decoding
 
 
@@ -119,25 +126,16 @@ def command(
       hubbub decode monday.parquet tuesday.parquet --candidates names.txt --out estimates.csv
       hubbub decode monday.parquet tuesday.parquet --candidates names.txt --by period --out trend.html --events releases.csv
     """
-    from dataclasses import replace
-    from datetime import UTC, datetime
-
     from rich.console import Console
 
-    from hubbub.errors import ParameterError
     from hubbub.metrics.group import PERIOD
-    from hubbub_decoder.comparison.trends import Trends, decode_each
     from hubbub_decoder.data.candidates import read_candidates
     from hubbub_decoder.data.events import read_events
     from hubbub_decoder.data.output_files import PAGE, TABLES, check_result_paths
     from hubbub_decoder.data.weights import read_weights
-    from hubbub_decoder.model.design_matrix import DesignMatrix
     from hubbub_decoder.model.evidence import combine, describe
     from hubbub_decoder.options import OptionFields
     from hubbub_decoder.pipeline import decode
-    from hubbub_decoder.report.about import provenance_rows
-    from hubbub_decoder.report.write import write_report, write_trend_report
-    from hubbub_decoder.results.warnings import repeated_inputs
 
     if candidates_path is not None and map_path is not None:
         raise click.UsageError("--candidates and --map exclude each other. Pass one of them.")
@@ -153,25 +151,19 @@ def command(
     candidates: list[str] | DesignMatrix | None = None if candidates_path is None else read_candidates(candidates_path)
     weights = None if weights_path is None else read_weights(weights_path)
     words = None if words_path is None else read_candidates(words_path)
-    about_inputs = (summaries, [path for path in (candidates_path, map_path) if path], datetime.now(UTC).date())
     stderr = Console(stderr=True)
     with elapsed_time(stderr) as show_stage:
         parts = read_all(summaries, show_stage)
         summary = combine(parts)
         if map_path is not None:
             candidates = _design_of_map(map_path, summary.metric)
-        if words is not None and not summary.metric.kind.needs_candidates:
-            raise click.UsageError(
-                f"{summary.metric.name} is a {summary.metric.kind} metric, so no string of it is unlisted. Leave out --more-candidates."
-            )
+        if words is not None:
+            _require_unlisted(summary.metric)
         show_stage(f"decoding {describe(summary)}")
         options = OptionFields(confidence=confidence, fdr=fdr, target=target, same_clients=not independent_clients)
         found: Decoding | Trends
         if by is not None:
-            try:
-                found = decode_each(parts, candidates, by=by, progress=show_stage, **options)
-            except ParameterError as problem:
-                raise click.UsageError(f"--by {by}: {problem}") from None
+            found = _decode_each(parts, candidates, by, show_stage, options)
         else:
             found = decode(
                 summary,
@@ -186,19 +178,11 @@ def command(
                 _require_plot(found)
             if words is not None:
                 found = found.match_unlisted(words)
-            input_warnings = repeated_inputs(list(zip(map(str, summaries), parts, strict=True)))
-            found = replace(found, warnings=(*input_warnings, *found.warnings))
+            found = warn_of_repeated_inputs(found, summaries, parts)
     stderr.print(f"decoded {describe(summary)}", highlight=False)
 
-    def save(path: Path) -> None:
-        if path.suffix.lower() != PAGE:
-            found.save(path)
-        elif isinstance(found, Trends):
-            write_trend_report(found, path, provenance_rows(found.decodings[0], *about_inputs), events)
-        else:
-            design = candidates if isinstance(candidates, DesignMatrix) else None
-            write_report(found, path, summary, design=design, provenance=provenance_rows(found, *about_inputs))
-
+    files = summaries, [path for path in (candidates_path, map_path) if path]
+    save = partial(_save, found, summary, candidates, events, files)
     write_outputs(stderr, out, save, plot, lambda figure: _draw(found, figure, top))
     print_result(found, as_json=as_json, everything=everything, top=top)
 
@@ -210,6 +194,58 @@ def _design_of_map(path: Path, metric: Metric) -> DesignMatrix:
     if not metric.kind.needs_candidates:
         raise click.UsageError(f"{metric.name} is a {metric.kind} metric and needs no map. Leave out --map.")
     return read_map(path, metric.params).design()
+
+
+def _require_unlisted(metric: Metric) -> None:
+    """Raise UsageError for a metric whose values are listed in its definition."""
+    if not metric.kind.needs_candidates:
+        raise click.UsageError(
+            f"{metric.name} is a {metric.kind} metric, so no string of it is unlisted. Leave out --more-candidates."
+        )
+
+
+def _decode_each(
+    parts: Sequence[Collected],
+    candidates: Sequence[str] | DesignMatrix | None,
+    by: str,
+    show_stage: ShowStage,
+    options: OptionFields,
+) -> Trends:
+    """Decode each period or value of the group; raises UsageError for a name that is neither."""
+    from hubbub.errors import ParameterError
+    from hubbub_decoder.comparison.trends import decode_each
+
+    try:
+        return decode_each(parts, candidates, by=by, progress=show_stage, **options)
+    except ParameterError as problem:
+        raise click.UsageError(f"--by {by}: {problem}") from None
+
+
+def _save(
+    found: Decoding | Trends,
+    summary: Collected,
+    candidates: Sequence[str] | DesignMatrix | None,
+    events: Sequence[Event],
+    files: tuple[Sequence[Path], Sequence[Path]],
+    path: Path,
+) -> None:
+    """Save a result as a table, or as a page that names the files of the summaries, and of the candidates or the map."""
+    from datetime import UTC, datetime
+
+    from hubbub_decoder.comparison.trends import Trends
+    from hubbub_decoder.data.output_files import PAGE
+    from hubbub_decoder.model.design_matrix import DesignMatrix
+    from hubbub_decoder.report.about import provenance_rows
+    from hubbub_decoder.report.write import write_report, write_trend_report
+
+    today = datetime.now(UTC).date()
+    if path.suffix.lower() != PAGE:
+        found.save(path)
+    elif isinstance(found, Trends):
+        write_trend_report(found, path, provenance_rows(found.decodings[0], *files, today), events)
+    else:
+        design = candidates if isinstance(candidates, DesignMatrix) else None
+        write_report(found, path, summary, design=design, provenance=provenance_rows(found, *files, today))
 
 
 def _require_plot(found: Decoding) -> None:

@@ -19,6 +19,7 @@ from hubbub_decoder.cli.shared import (
     print_result,
     read_all,
     top_option,
+    warn_of_repeated_inputs,
     write_outputs,
 )
 
@@ -73,7 +74,6 @@ def command(
     from hubbub_decoder.data.output_files import check_result_paths
     from hubbub_decoder.discovery.discover import discover, discovery_of
     from hubbub_decoder.model.evidence import combine, describe
-    from hubbub_decoder.results.warnings import repeated_inputs
 
     check_result_paths(out, inputs=summaries)
     stderr = Console(stderr=True)
@@ -91,8 +91,7 @@ def command(
             progress=show_stage,
         )
     if found.decoding is not None:
-        input_warnings = repeated_inputs(list(zip(map(str, summaries), parts, strict=True)))
-        found = replace(found, decoding=replace(found.decoding, warnings=(*input_warnings, *found.decoding.warnings)))
+        found = replace(found, decoding=warn_of_repeated_inputs(found.decoding, summaries, parts))
     stderr.print(f"searched {describe(summary)}", highlight=False)
     periods = 1 if independent_clients else max(1, len(summary.periods))
     for text in _beam_warnings(summary.metric, discovery, summary.num_reports, periods, beam):

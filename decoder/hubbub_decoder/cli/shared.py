@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from hubbub_decoder.model.evidence import Collected
+    from hubbub_decoder.results.decoding import Decoding
     from hubbub_decoder.results.table_result import TableResult
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -321,3 +322,11 @@ def read_all(paths: Sequence[Path], show_stage: ShowStage) -> list[Collected]:
         show_stage(f"reading {path.name}", number / len(paths))
         found.append(read_collected(path))
     return found
+
+
+def warn_of_repeated_inputs(found: Decoding, paths: Sequence[Path], parts: Sequence[Collected]) -> Decoding:
+    """Return a decoding of these files, with a warning first for those that repeat others."""
+    from hubbub_decoder.results.warnings import repeated_inputs
+
+    repeated = repeated_inputs(list(zip(map(str, paths), parts, strict=True)))
+    return replace(found, warnings=(*repeated, *found.warnings))
