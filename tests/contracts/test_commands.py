@@ -86,7 +86,8 @@ def options(command: click.Command) -> list[click.Option]:
 
 
 def word(option: click.Option) -> str:
-    return option.opts[-1].removeprefix("--")
+    """Long name; click before 8.5 gives `-h` and `--help` in a random order."""
+    return max(option.opts, key=len).removeprefix("--")
 
 
 def shape(option: click.Option) -> tuple[str, str]:
