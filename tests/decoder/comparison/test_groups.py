@@ -164,7 +164,7 @@ def test_command(arms: list[BitCounts], tmp_path: Path) -> None:
     assert {("a", "old"), ("a", "new"), ("b", "old"), ("b", "new")} <= {tuple(line[:2]) for line in words}
     whole = json.loads(CliRunner().invoke(main, ["decode", *files, "--json"], catch_exceptions=False).stdout)
     assert whole["metric"]["digest"] == PAGE.digest
-    assert not [warning for warning in whole["warnings"] if warning["code"] == "repeated_inputs"]
+    assert not [warning for warning in whole["warnings"] if warning["kind"] == "repeated_inputs"]
     wrong = CliRunner().invoke(main, ["decode", *files, "--by", "version"])
     assert (wrong.exit_code, "page has the group 'arm'" in wrong.stderr) == (2, True)
 
