@@ -132,7 +132,7 @@ soak: typescript $(VENV)/.dev-installed         ## the same at 1,000 points, 100
 	HUBBUB_TEST_HISTORIES=100000 $(BIN)/pytest -q --timeout=0 tests/client/privacy/test_allocation.py -k lowest
 	HUBBUB_TEST_REQUESTS=100000 HUBBUB_TEST_CASES=500 $(BIN)/pytest -q tests/aggregator/api/test_fuzz_requests.py tests/aggregator/api/test_openapi.py
 
-mutants: $(VENV)/.dev-installed      ## change the code in 315 places, one at a time: which test finds it first? Two hours on one core
+mutants: $(VENV)/.dev-installed      ## change the code as each row of tests/mutants/mutants.csv says, one at a time: which test finds it first? Two hours on one core
 	$(BIN)/python -m tests.mutants run --jobs $$(nproc)
 
 seeds: $(VENV)/.dev-installed        ## run every statistical test with 20 unseen seeds
