@@ -110,7 +110,7 @@ def command(
 
     A period waits while it is open, or has fewer reports than --min-reports. Joint metrics and those with `discover` are skipped, because
     `hubbub associate` and `hubbub discover` estimate them. Neither changes the exit code. It is 1 if a period failed, for example because a
-    closed period of strings has no candidates.
+    closed period of strings has enough reports and no candidates.
 
     \b
     Example:

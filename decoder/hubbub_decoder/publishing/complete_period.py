@@ -84,12 +84,12 @@ def tasks_of_files(tasks: Sequence[Task]) -> list[Task]:
 
 
 def read_period(
-    task: Task, read: Callable[[Task], SummaryFile], shown: Mapping[PeriodKey, frozenset[str]]
+    task: Task, read: Callable[[Task], SummaryFile], shown: Mapping[PeriodKey, frozenset[str]], min_reports: int
 ) -> CountedPeriod | str:
-    """Counts of the file of a task, or why its period is not over; shown : hashes of the counts that were published.
+    """Counts of the file of a task, or why its period waits; shown : hashes of the counts that were published.
 
     Raises HubbubError if there are several files, if the file has not one period, if the name, the file or the candidates cannot be used, and for
-    a period that is over and has no candidates.
+    a period that is over, has at least `min_reports` reports, and has no candidates.
     """
     if len(task.periods) != 1:
         held = f"adds up {len(task.periods):,} periods" if task.periods else "names no period"
@@ -109,8 +109,15 @@ def read_period(
     if not period.file.closed and period.counts not in shown.get(period.key, ()):
         return _OPEN
     if task.reason_to_skip is not None:
+        if period.num_reports < min_reports:
+            return reason_of_few_reports(min_reports)
         raise CandidateError(f"{task.reason_to_skip}, or pass --withhold {task.metric.name}")
     return period
+
+
+def reason_of_few_reports(min_reports: int) -> str:
+    """Why a period with fewer reports is not published."""
+    return f"fewer than {min_reports:,} reports"
 
 
 def _check_approved(candidates: Path | None) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 from hubbub.metrics.metric import Metric
 from hubbub.privacy import epsilon
 from hubbub.privacy.central import release_epsilon
-from hubbub_decoder.publishing.complete_period import CompletePeriod, by_value
+from hubbub_decoder.publishing.complete_period import CompletePeriod, by_value, reason_of_few_reports
 from hubbub_decoder.results_store.store import PeriodKey, Release
 
 
@@ -25,9 +25,8 @@ def reasons_to_withhold(
     periods: Sequence[CompletePeriod], min_reports: int, known: Collection[PeriodKey] = ()
 ) -> dict[PeriodKey, str]:
     """Why some of these periods are not published; known : those that were published before."""
-    reasons = {
-        period.key: f"fewer than {min_reports:,} reports" for period in periods if period.num_reports < min_reports
-    }
+    few = reason_of_few_reports(min_reports)
+    reasons = {period.key: few for period in periods if period.num_reports < min_reports}
     wholes = {period.key for period in periods if not period.key.group_value}
     for key, values in by_value(periods).items():
         withheld = [value for value in values if value.key in reasons and value.key not in known]

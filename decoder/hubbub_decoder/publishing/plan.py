@@ -226,7 +226,7 @@ def _counted(
     if task.other_command:
         return PeriodResult(task.name, PeriodStatus.SKIPPED, task.reason_to_skip or "")
     try:
-        found = read_period(task, index.read, shown)
+        found = read_period(task, index.read, shown, terms.min_reports)
     except HubbubError as problem:
         return PeriodResult(task.name, PeriodStatus.FAILED, str(problem))
     return PeriodResult(task.name, PeriodStatus.WAITING, found) if isinstance(found, str) else found

@@ -815,7 +815,34 @@ def test_a_night_of_mixed_definitions_exits_with_0(place: Path) -> None:
     (place / "candidates" / "page.txt").rename(place / "candidates" / "pgae.txt")
     done = CliRunner().invoke(main, [*arguments, "--candidates", str(place / "candidates")])
     assert done.exit_code == 1
-    assert done.stderr.count("no candidates: add page.txt") == 3, done.stderr  # of the closed periods alone
+    assert done.stderr.count("no candidates: add page.txt") == 2, done.stderr  # of the closed ones with enough reports
+
+
+@pytest.mark.parametrize("too_few", [True, False])
+def test_strings_without_candidates_fail_if_they_have_enough_reports(place: Path, too_few: bool) -> None:
+    """A period that would not be published in any case asks for nothing. With one report less as the minimum, it does."""
+    (place / "candidates" / "page.txt").unlink()
+    (place / "summaries" / f"page-{DAYS[1]}.parquet").unlink()
+    num_reports = read_summary(place / "summaries" / f"page-{DAYS[0]}.parquet").num_reports
+    arguments = [str(place / "summaries"), "--candidates", str(place / "candidates"), "--out-dir", str(place / "site")]
+    done = CliRunner().invoke(main, ["publish", *arguments, "--min-reports", str(num_reports + too_few)])
+    of_page = next(line for line in done.stderr.splitlines() if " page@" in line)
+    if too_few:
+        assert of_page.startswith("waiting: ")
+        assert of_page.endswith(f"fewer than {num_reports + 1:,} reports")
+    else:
+        assert of_page.startswith("failed: ")
+        assert "no candidates: add page.txt" in of_page
+    assert done.exit_code == (not too_few), done.output
+
+
+def test_published_strings_that_lost_candidates_and_reports_fail(place: Path) -> None:
+    """What was published stays, so a higher minimum does not make them wait."""
+    run(place)
+    (place / "candidates" / "page.txt").unlink()
+    found = run(place, min_reports=9_999)[f"page {DAYS[0]}"]
+    assert found.status is PeriodStatus.FAILED
+    assert "What was published stays" in found.reason
 
 
 def test_command(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
