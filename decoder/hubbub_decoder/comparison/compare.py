@@ -18,7 +18,7 @@ from hubbub_decoder.blas_threads import one_blas_thread
 from hubbub_decoder.comparison.covariance import Sample, sampling_variance
 from hubbub_decoder.comparison.fit import ChangeFit, fit_changes
 from hubbub_decoder.comparison.results import Change, Comparison, Overlap
-from hubbub_decoder.documents.finding import Finding
+from hubbub_decoder.documents.finding import Finding, Severity
 from hubbub_decoder.estimators.categories import fit_categories
 from hubbub_decoder.inference.intervals import normal_interval
 from hubbub_decoder.inference.multiple_testing import q_values
@@ -31,6 +31,7 @@ from hubbub_decoder.model.repetition import CommonReports
 from hubbub_decoder.options import DetectionFields, Target, read_options
 from hubbub_decoder.pipeline import collect_evidence, decode_evidence
 from hubbub_decoder.results.decoding import Decoding
+from hubbub_decoder.results.warnings import may_be_repeated
 
 
 @one_blas_thread()
@@ -89,7 +90,16 @@ def compare(
     known = _known_overlap(overlap, same_clients and _may_share_clients(first, second))
     names = operations_of(first.metric).rows(candidates)
     before, after = (decode_evidence(sample, names, chosen) for sample in (first, second))
-    return compare_decodings((first, second), (before, after), names, known)
+    comparison = compare_decodings((first, second), (before, after), names, known)
+    if not may_be_repeated(first.counts, second.counts):
+        return comparison
+    repeated = Finding(
+        "repeated_inputs",
+        "a and b hold the same counts. If they are the same reports, the changes of 0 say nothing.",
+        "Pass two different samples.",
+        severity=Severity.PROBLEM,
+    )
+    return replace(comparison, warnings=(repeated, *comparison.warnings))
 
 
 def compare_decodings(
@@ -173,10 +183,6 @@ def _check_pair(a: BitCounts, b: BitCounts, overlap: float | None, same_clients:
     if overlap is not None and same_clients is False and overlap > 0:
         raise SummaryError(
             f"same_clients=False means that no client is in both samples, but overlap is {overlap!r}. Leave one of them out."
-        )
-    if np.array_equal(a.reports, b.reports) and np.array_equal(a.ones, b.ones):
-        raise SummaryError(
-            f"{a.metric.name}: a and b hold the same reports, so nothing changes. Pass two different samples."
         )
     common = sorted({*a.periods} & {*b.periods})
     if a.metric.digest != b.metric.digest:

@@ -112,9 +112,7 @@ def repeated_inputs(parts: Sequence[tuple[str, Collected]]) -> Iterator[Finding]
             if counts.metric.digest != earlier.metric.digest:
                 continue  # values of a group: no report has two
             shared_periods = sorted({*counts.periods} & {*earlier.periods})
-            periods_known = counts.periods and earlier.periods
-            equal = (counts.reports == earlier.reports).all() and (counts.ones == earlier.ones).all()
-            if counts.num_reports and equal and (shared_periods or not periods_known):
+            if counts.num_reports and may_be_repeated(earlier, counts):
                 yield Finding(
                     "repeated_inputs",
                     f"{earlier_name} and {name} hold the same counts, and both were added. Every report counts twice, so intervals are too narrow.",
@@ -128,6 +126,17 @@ def repeated_inputs(parts: Sequence[tuple[str, Collected]]) -> Iterator[Finding]
                     "Use one file for each period.",
                 )
         earlier_parts.append((name, counts))
+
+
+def may_be_repeated(first: BitCounts, second: BitCounts) -> bool:
+    """Whether two summaries may hold the same reports: they have equal counts, and neither a period nor a value of a group tells them apart."""
+    periods_known = first.periods and second.periods
+    return (
+        first.metric.digest == second.metric.digest
+        and (not periods_known or not {*first.periods}.isdisjoint(second.periods))
+        and np.array_equal(first.reports, second.reports)
+        and np.array_equal(first.ones, second.ones)
+    )
 
 
 def padded_candidates(design: DesignMatrix) -> Iterator[Finding]:

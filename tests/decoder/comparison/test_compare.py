@@ -10,12 +10,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 from hubbub import Discovery, Metric, Params, UnaryResponse
 from hubbub.errors import ParameterError, SummaryError
 from hubbub.summary import BitCounts
 from hubbub_decoder import CandidateError, compare, decode_each, simulate, simulate_two_periods
 from hubbub_decoder.comparison.results import Comparison
+from hubbub_decoder.documents.finding import Severity
+from tests.support.every_kind import METRICS, VERSION
 
 PARAMS = Params(num_bits=32, num_hashes=1, num_cohorts=32, prob_p=0.1, prob_q=0.9, permanent_p=0.1, permanent_q=0.5)
 METRIC = Metric.string("homepage", PARAMS)
@@ -198,8 +201,6 @@ def test_samples_that_cannot_be_compared_are_refused() -> None:
     a, b = counts(1)
     with pytest.raises(SummaryError, match="different definitions"):
         compare(a, BitCounts.empty(SURVEY) + BitCounts(SURVEY, [10], [[4]]), NAMES)
-    with pytest.raises(SummaryError, match="the same reports"):
-        compare(a, a, NAMES)
     with pytest.raises(SummaryError, match="b holds no report"):
         compare(a, BitCounts.empty(METRIC), NAMES)
     with pytest.raises(SummaryError, match="a has no summary"):
@@ -237,3 +238,78 @@ def test_strings_to_discover_are_compared_by_whole_values_alone(unseen_seed: int
         for name, change in {"start": -0.4, "mail": 0.4}.items():
             assert found[name].low <= change <= found[name].high
             assert found[name].detected
+
+
+EQUAL = [
+    (metric, bits)
+    for metric in METRICS
+    if metric.name not in ("words", "size", "os_and_page", "theme_and_page")
+    for bits in ("simulated", "none", "all")
+    if bits == "simulated" or isinstance(metric.params.mechanism, UnaryResponse)
+]
+"""A metric of each kind that `compare` takes, but `words`, which would take seconds; rows of other mechanisms all have the same number of ones."""
+
+
+def counts_of(metric: Metric, bits: str, seed: int) -> BitCounts:
+    """Counts of simulated clients, or where no bit or each bit is one in all reports."""
+    if bits == "simulated":
+        people = dict.fromkeys(metric.kind.named_values or ("u", "v"), 500)
+        return simulate(metric, people, np.random.default_rng(seed)).bit_counts()
+    reports = np.full(metric.num_cohorts, 40)
+    return BitCounts(metric, reports, np.tile(reports[:, None] * (bits == "all"), metric.num_bits))
+
+
+@pytest.mark.parametrize(("metric", "bits"), EQUAL, ids=lambda value: getattr(value, "name", value))
+def test_equal_counts_have_a_change_of_0_with_its_interval(metric: Metric, bits: str, unseen_seed: int) -> None:
+    """Of two periods; also where all clients are in both, and nothing of their permanent noise is left."""
+    counted = counts_of(metric, bits, unseen_seed)
+    names = None if metric.kind.named_values else ["u", "v", "w"]
+    a, b = (replace(counted, periods=(day,)) for day in ("2026-03-02", "2026-03-30"))
+    for overlap in (None, 1.0):
+        comparison = compare(a, b, names, overlap=overlap)
+        for change in (*comparison.changes, *comparison.totals):
+            assert change.change == 0
+            assert change.low == -change.high
+            assert change.high >= 0
+            assert not change.detected
+        assert all(change.p_value == 1 for change in comparison)
+        assert any(change.high > 0 for change in comparison)
+        assert "repeated_inputs" not in {warning.kind for warning in comparison.warnings}
+
+
+@pytest.mark.parametrize("bits", ["simulated", "none", "all"])
+def test_equal_counts_have_no_change_of_many_candidates(bits: str, unseen_seed: int) -> None:
+    """700 candidates for 1,024 bits: message passing, which leaves rounding errors."""
+    counted = counts(unseen_seed)[0] if bits == "simulated" else counts_of(METRIC, bits, unseen_seed)
+    a, b = (replace(counted, periods=(day,)) for day in ("2026-03-02", "2026-03-30"))
+    comparison = compare(a, b, [*NAMES, *(f"no{i}" for i in range(690))])
+    for change in (*comparison.changes, *comparison.totals):
+        assert change.change == pytest.approx(0, abs=1e-9)
+        assert change.low < 0 < change.high
+        assert not change.detected
+
+
+def test_equal_counts_of_two_groups_have_a_change_of_0() -> None:
+    metric = replace(SURVEY, group=VERSION)
+    a, b = (BitCounts(metric.in_group(value), [10], [[4]], ["2026-03-02"]) for value in VERSION.values[:2])
+    comparison = compare(a, b)
+    error = math.sqrt(2 * 0.3 * 0.7 / 10) / 0.4
+    assert comparison["true"].change == 0
+    assert comparison["true"].high == pytest.approx(norm.isf(0.025) * error)
+    assert "repeated_inputs" not in {warning.kind for warning in comparison.warnings}
+
+
+@pytest.mark.parametrize(
+    ("periods", "is_warned"),
+    [
+        (("2026-03-02", "2026-03-02"), True),
+        ((None, None), True),
+        (("2026-03-02", None), True),
+        (("2026-03-02", "2026-03-03"), False),
+    ],
+)
+def test_the_same_counts_twice_are_a_problem(periods: tuple[str | None, ...], is_warned: bool) -> None:
+    """Unless two periods tell them apart."""
+    a, b = (BitCounts(SURVEY, [10], [[4]], [period] if period else []) for period in periods)
+    problems = [warning for warning in compare(a, b).warnings if warning.severity is Severity.PROBLEM]
+    assert [problem.kind for problem in problems] == ["repeated_inputs"] * is_warned
