@@ -183,21 +183,8 @@ class Mechanism(ABC):
         """Return the logarithm of the probability that two clients with the same true bits send the same t reports."""
 
     def noise_variances(self, true_ones: Rate) -> tuple[Rate, Rate]:
-        """Return the variances of a reported bit by its instantaneous and by its permanent noise.
-
-        With pi = b + (a - b) mu, they are::
-
-            pi q (1-q) + (1 - pi) p (1-p)
-            (q-p)**2 (mu a (1-a) + (1 - mu) b (1-b))
-
-        true_ones : share mu of the reports whose true bit is one: a float, or an array of any shape
-        returns   : both variances, of the shape of `true_ones`
-        """
-        a, b, p, q = self.permanent_q, self.permanent_p, self.prob_p, self.prob_q
-        ones = b + (a - b) * true_ones
-        instantaneous = ones * q * (1 - q) + (1 - ones) * p * (1 - p)
-        permanent = (q - p) ** 2 * (true_ones * a * (1 - a) + (1 - true_ones) * b * (1 - b))
-        return instantaneous, permanent
+        """Return the variances of a reported bit by its instantaneous and by its permanent noise, as `response_variances`."""
+        return response_variances(self.permanent_q, self.permanent_p, self.prob_p, self.prob_q, true_ones)
 
     @abstractmethod
     def log_probabilities(self, reports: NDArray[np.bool_], true_bits: NDArray[np.bool_]) -> NDArray[np.float64]:
@@ -228,6 +215,27 @@ class Mechanism(ABC):
 
         Each is a pair: where neither true bit is one, and where one of the two is. At most one true bit of a block is one.
         """
+
+
+def response_variances(
+    a: Rate | float, b: Rate | float, p: Rate | float, q: Rate | float, true_ones: Rate
+) -> tuple[Rate, Rate]:
+    """Return the variances of a bit by its instantaneous and by its permanent response, for one report.
+
+    With pi = b + (a - b) mu, they are::
+
+        pi q (1-q) + (1 - pi) p (1-p)
+        (q-p)**2 (mu a (1-a) + (1 - mu) b (1-b))
+
+    a, b      : P(permanent bit = 1 | true bit = 1), and | true bit = 0)
+    p, q      : P(reported bit = 1 | permanent bit = 0), and | permanent bit = 1)
+    true_ones : share mu of the reports whose true bit is one: a float, or an array of any shape
+    returns   : both variances, of the shape of `true_ones`
+    """
+    ones = b + (a - b) * true_ones
+    instantaneous = ones * q * (1 - q) + (1 - ones) * p * (1 - p)
+    permanent = (q - p) ** 2 * (true_ones * a * (1 - a) + (1 - true_ones) * b * (1 - b))
+    return instantaneous, permanent
 
 
 def checked_mechanism(mechanism: Mechanism) -> Mechanism:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hubbub.mechanisms.mechanism import Mechanism
+from hubbub.mechanisms.mechanism import Mechanism, response_variances
 from hubbub.mechanisms.probability import DYADIC_DIGITS
 from hubbub.mechanisms.unary import UnaryResponse, differing_bits
 from hubbub_decoder.array_types import Floats
@@ -53,7 +53,7 @@ class Chain(NamedTuple):
     def noise(self, true_ones: Floats | float, repetition: Repetition) -> Floats:
         """Variance of a debiased bit by both responses, for one report: (D + R G) / (q* - p*)**2.
 
-            D = pi q (1-q) + (1 - pi) p (1-p), pi = b + (a-b) mu          G = (q-p)**2 (mu a (1-a) + (1 - mu) b (1-b))
+            D, G = response_variances(a, b, p, q, mu)          R = repetition.per_response
 
         With R = T, a T-th of it is the law of T reports: V_prr + V_irr / T at mu = 0 (docs/explanation/mathematics.md, equation (15.2)).
 
@@ -64,9 +64,7 @@ class Chain(NamedTuple):
         0.7241
         """
         a, b, p, q = self
-        ones = b + (a - b) * true_ones
-        instantaneous = ones * q * (1 - q) + (1 - ones) * p * (1 - p)
-        permanent = (q - p) ** 2 * (true_ones * a * (1 - a) + (1 - true_ones) * b * (1 - b))
+        instantaneous, permanent = response_variances(a, b, p, q, np.asarray(true_ones, np.float64))
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.asarray((instantaneous + repetition.per_response * permanent) / ((a - b) * (q - p)) ** 2)
 
