@@ -44,7 +44,9 @@ def chromium(profile: Path, *flags: str) -> Iterator[Any]:
     for flag in (*FLAGS, *flags, f"--user-data-dir={profile}"):
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    browser = Chrome(options=options, service=ChromeService(str(shutil.which("chromedriver"))))
+    # The command of the driver then names the profile, as that of the browser does.
+    service = ChromeService(str(shutil.which("chromedriver")), log_output=f"{profile}.log")
+    browser = Chrome(options=options, service=service)
     try:
         browser.get("about:blank")
         requested(browser)  # its own new tab

@@ -120,6 +120,34 @@ def test_kills_of_a_browser_lose_nothing(built: Built, unseen_seed: int, tmp_pat
         check(adapter, tmp_path, acknowledged, acknowledged + kills)
 
 
+def processes_with(variable: bytes) -> list[Path]:
+    """Running processes that have inherited a variable of the environment."""
+    found = []
+    for environment in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):  # it has ended
+            found += [environment] if variable in environment.read_bytes() else []
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("browser", ["chromium", "firefox"])
+def test_a_killed_adapter_leaves_no_process(browser: str, built: Built, tmp_path: Path) -> None:
+    require_browser(browser)
+    bundle, marker = str(built("conformance-browser.js")), f"HUBBUB_TEST_MARKER={tmp_path}"
+    command = [sys.executable, "-m", "tests.typescript.browser_adapter", bundle, browser, str(tmp_path)]
+    variables = os.environ | dict([marker.split("=")])
+    with subprocess.Popen(command, env=variables, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as adapter:
+        assert adapter.stdin is not None
+        assert adapter.stdout is not None
+        adapter.stdin.write(b'{"call": "inspect"}\n')
+        adapter.stdin.flush()
+        assert adapter.stdout.readline()
+        assert len(processes_with(marker.encode())) > 2  # also the browser, and what ends it
+        adapter.kill()
+    while processes_with(marker.encode()):
+        time.sleep(0.05)
+
+
 def test_processes_share_a_directory(node_adapter: Sequence[str], built: Built, tmp_path: Path) -> None:
     processes = [start(node_adapter[0], built("node.js"), tmp_path, 300) for _ in range(3)]
     printed = [process.communicate(timeout=120)[0] for process in processes]
