@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from tests.system.year.deployment import Deployment
-from tests.system.year.ledger_check import consent_faults, ledger_faults, period_faults, server_faults, traveller_faults
+from tests.system.year.ledger_check import (
+    consent_faults,
+    ledger_faults,
+    period_faults,
+    recording_faults,
+    server_faults,
+    traveller_faults,
+)
 from tests.system.year.publication_check import agreement_faults, count_faults, leaks
 
 ACTIONS: dict[str, str] = {
@@ -40,6 +47,7 @@ def messages_without_action(deployment: Deployment) -> Iterator[str]:
 CHECKS: dict[str, Callable[[Deployment], Iterable[str]]] = {
     "consent": consent_faults,
     "periods": period_faults,
+    "recordings": recording_faults,
     "ledger": ledger_faults,
     "ledgers of a server": server_faults,
     "ledgers of travellers": traveller_faults,

@@ -23,6 +23,8 @@ from tests.system.year.service import Network
 
 KILLED = 0.02
 """Probability that a process of Node is killed in one round."""
+KILLED_AFTER_RECORDING = 0.01
+"""Probability that a process of Node is killed as soon as it has answered a recording."""
 MOST_EPSILON = {"epsilon_report": 1e6, "epsilon_enrollment": 1e6, "epsilon_metric": 1e6, "epsilon_total": 1e9}
 """A policy without limits for all definitions, in numbers that JSON has."""
 ANSWER_SECONDS = 120
@@ -43,9 +45,13 @@ class Charge:
 
 
 @dataclass(frozen=True)
-class Reports:
-    """How many reports were made, and what became of them."""
+class Counts:
+    """How many recordings and reports were made, and what became of the reports.
 
+    recorded : in all processes; of the TypeScript client without those that it ignored
+    """
+
+    recorded: int
     formed: int
     acknowledged: int
     queued: int
@@ -59,8 +65,8 @@ class RunningClient(Protocol):
     def set_consent(self, level: str) -> None:
         """Give or withdraw consent."""
 
-    def record(self, metric: str, value: Any) -> None:
-        """Record a value."""
+    def record(self, metric: str, value: Any) -> bool:
+        """Record a value; return whether the client counts it from now on, also if the process is killed."""
 
     def round(self) -> float:
         """Let what is due leave; return the seconds until the client wants to be asked again, 0 for at once."""
@@ -68,7 +74,7 @@ class RunningClient(Protocol):
     def charges(self) -> Mapping[str, Charge]:
         """Return the ledger by digest."""
 
-    def reports(self) -> Reports:
+    def counts(self) -> Counts:
         """Return the counters."""
 
     def close(self) -> None:
@@ -99,8 +105,9 @@ class PythonClient(RunningClient):
     def set_consent(self, level: str) -> None:
         self._client.set_consent(level, "text")  # type: ignore[arg-type]
 
-    def record(self, metric: str, value: Any) -> None:
+    def record(self, metric: str, value: Any) -> bool:
         self._client.record(metric, value)
+        return True
 
     def round(self) -> float:
         return self._loop._round()
@@ -115,15 +122,15 @@ class PythonClient(RunningClient):
             if not account.subject
         }
 
-    @property
-    def recorded(self) -> int:
-        """Number of recordings in all processes."""
-        return self._client.accounting().recorded
-
-    def reports(self) -> Reports:
+    def counts(self) -> Counts:
         counts = self._client.accounting()
-        return Reports(
-            counts.formed, counts.acknowledged, counts.queued, counts.quarantined, sum(counts.dropped.values())
+        return Counts(
+            counts.recorded,
+            counts.formed,
+            counts.acknowledged,
+            counts.queued,
+            counts.quarantined,
+            sum(counts.dropped.values()),
         )
 
     def close(self) -> None:
@@ -191,10 +198,13 @@ class NodeClient(RunningClient):
     def set_consent(self, level: str) -> None:
         assert self._ask("consent", level=level)["saved"]
 
-    def record(self, metric: str, value: Any) -> None:
+    def record(self, metric: str, value: Any) -> bool:
         outcome = self._ask("record", metric=metric, value=value)["outcome"]
         if outcome != "recorded":
             LOGGER.warning("a recording of %s is ignored: %s", metric, outcome)
+        if self._chance.random() < KILLED_AFTER_RECORDING:
+            self._kill()
+        return bool(outcome == "recorded")
 
     def round(self) -> float:
         self._ask("advance", now=self._now)
@@ -206,8 +216,7 @@ class NodeClient(RunningClient):
                 raise
         if self._dies:
             self._dies = False
-            self._process.kill()
-            self._begin()
+            self._kill()
         return self._chance.uniform(60, 3600)
 
     def charges(self) -> Mapping[str, Charge]:
@@ -219,10 +228,11 @@ class NodeClient(RunningClient):
             for account in self._ask("inspect")["ledger"]
         }
 
-    def reports(self) -> Reports:
+    def counts(self) -> Counts:
         found = self._ask("inspect")
         counts = found["counts"]
-        return Reports(
+        return Counts(
+            counts["chosen"] + counts["superseded"],
             counts["formed"],
             counts["acknowledged"],
             len(found["queued"]),
@@ -244,6 +254,11 @@ class NodeClient(RunningClient):
 
     def _begin(self) -> None:
         self._ask("start", now=self._now, **self._start)
+
+    def _kill(self) -> None:
+        """Kill the process, and start the app again."""
+        self._process.kill()
+        self._begin()
 
     def _ask(self, call: str, **fields: Any) -> Mapping[str, Any]:
         self._is_asked = True

@@ -13,7 +13,7 @@ from hubbub.mechanisms.privset import PrivSet
 from hubbub.mechanisms.subset import SubsetSelection
 from tests.support.enumerate_histories import largest_loss_while_unchanged
 from tests.support.enumerate_rows import row_distribution, set_distribution
-from tests.system.year.clients import Reports
+from tests.system.year.clients import Counts
 from tests.system.year.definitions import TRAVELLED
 from tests.system.year.deployment import Deployment
 from tests.system.year.people import Person
@@ -84,7 +84,7 @@ def ledger_faults(deployment: Deployment) -> Iterator[str]:
         client = person.open()
         try:
             charged = client.charges()
-            yield from _counter_faults(deployment, person, client.reports())
+            yield from _counter_faults(deployment, person, client.counts())
         finally:
             client.close()
         for digest, units in person.reference.all_units():
@@ -156,6 +156,20 @@ def traveller_faults(deployment: Deployment) -> Iterator[str]:
             yield f"{person.name}: the ledger has {spent:.3f}, and {left} permanent responses left"
 
 
+def recording_faults(deployment: Deployment) -> Iterator[str]:
+    """Yield clients that do not count each recording once that they promised to count, whatever was killed after the promise."""
+    for person in deployment.people:
+        if not person.consents:
+            continue
+        client = person.open()
+        try:
+            counted = client.counts().recorded
+        finally:
+            client.close()
+        if counted != person.recorded:
+            yield f"{person.name}: counts {counted} recordings of {person.recorded}"
+
+
 def _response_faults(person: Person, rows: list[set[bytes]], distinct: int) -> Iterator[str]:
     """Yield what is wrong with reports that are their permanent response: one for each unit, two of which are equal with probability 1e-13."""
     if any(len(of_unit) > 1 for of_unit in rows):
@@ -164,7 +178,7 @@ def _response_faults(person: Person, rows: list[set[bytes]], distinct: int) -> I
         yield f"{person.name}: {distinct} permanent responses left, of {len(rows)} values"
 
 
-def _counter_faults(deployment: Deployment, person: Person, counts: Reports) -> Iterator[str]:
+def _counter_faults(deployment: Deployment, person: Person, counts: Counts) -> Iterator[str]:
     confirmed = {
         request.batch.batch_id: len(request.batch)
         for request in deployment.service.requests

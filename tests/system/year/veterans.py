@@ -65,4 +65,5 @@ def veteran_of(release: PackedRelease, world: World, service: Service, chance: R
         consents=[(datetime.fromisoformat(found["inspect"]["consent"]["time"]).astimezone(UTC), "on")],
         spent_before={account["digest"]: account["epsilon_spent"] for account in accounts},
         acknowledged_before=found["inspect"]["accounting"]["acknowledged"],
+        recorded=found["inspect"]["accounting"]["recorded"],
     )
