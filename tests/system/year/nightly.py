@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -11,8 +12,12 @@ from unittest.mock import patch
 import click
 from click.testing import CliRunner
 
+from hubbub import Definitions
 from hubbub.summary import read_summary
 from hubbub_aggregator.cli import fold
+from hubbub_aggregator.segments.engines import ArrowEngine
+from hubbub_aggregator.segments.folding import fold_folder, folders
+from hubbub_aggregator.segments.object_store import ObjectStore
 from hubbub_decoder.cli import discover, publish, pull, watch
 from tests.system.year.definitions import CANDIDATES, DISCOVERED, WITHHELD
 from tests.system.year.service import Service
@@ -60,11 +65,14 @@ class Analyst:
             self.fold("--out-dir", str(directory))
 
     def fold(self, *options: str) -> None:
-        """Count the segments, if there are any. The definitions are those of the service, which are in no file."""
-        segments = self.service.storage.segments
+        """Count the segments, if there are any, while another fold does so. The definitions are those of the service, which are in no file."""
+        segments, definitions = self.service.storage.segments, self.service.definitions
         if segments is not None:
-            with patch("hubbub.metrics.definitions.load_definitions", lambda _: self.service.definitions):
-                self._run("fold", fold.command, ["metrics.toml", str(segments), *options], (0,))
+            with ThreadPoolExecutor(1) as thread:
+                other = thread.submit(_fold_beside, segments, definitions)
+                with patch("hubbub.metrics.definitions.load_definitions", lambda _: definitions):
+                    self._run("fold", fold.command, ["metrics.toml", segments, *options], (0,))
+                other.result()
 
     def work(self) -> None:
         """Do the work of a night."""
@@ -95,3 +103,10 @@ class Analyst:
         assert result.exit_code in expected, (name, result.output)
         self.said.setdefault(name, []).append(result.stderr)
         return result.exit_code
+
+
+def _fold_beside(segments: str, definitions: Definitions) -> None:
+    """Do what a second `hubbub fold` does: two processes share nothing but the objects, and so do two threads."""
+    objects, metrics = ObjectStore.open(segments), {metric.digest: metric for metric in definitions.collections()}
+    for folder in folders(objects):
+        fold_folder(objects, folder, metrics[folder.digest], ArrowEngine(1))

@@ -1,15 +1,16 @@
-"""Where the service stores: one SQLite file, segments in a folder beside one, or a PostgreSQL database that two replicas share.
+"""Where the service stores: one SQLite file, segments in a folder or a bucket beside one, or a PostgreSQL database that two replicas share.
 
 Each begins with what the packed release wrote there, and is upgraded first.
 """
 
 from __future__ import annotations
 
-import shutil
+import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from unittest.mock import patch
 from uuid import uuid4
 
 from click.testing import CliRunner
@@ -22,16 +23,17 @@ from hubbub_aggregator.store.sql_store import SqlStore
 from tests.support.databases import contents, new_postgres
 from tests.support.postgres import binary, postgres_server
 from tests.support.release_artefacts import RELEASES, Release, rows
+from tests.support.s3_server import environment, s3_server
 
 
 class Storage:
     """One SQLite file.
 
-    segments : the folder that receives the reports; None: the database receives them
+    segments : the place that receives the reports, as `hubbub fold` takes it; None: the database receives them
     """
 
     num_replicas = 1
-    segments: Path | None = None
+    segments: str | None = None
 
     def __init__(self, release: Release) -> None:
         self.database = str(release.folder / "reports.db")
@@ -65,31 +67,49 @@ class Storage:
 class SegmentStorage(Storage):
     """Segments in a folder; tokens, the clock and closed periods are in a SQLite file."""
 
-    segments: Path
+    segments: str
 
     def __init__(self, release: Release) -> None:
-        self.database, self.segments = str(release.folder / "segments.db"), release.folder / "segments"
+        self.database, self.segments = str(release.folder / "segments.db"), str(release.folder / "segments")
 
     def open(self) -> SqlStore:
-        return open_segment_store(self.database, ObjectStore.open(str(self.segments)), uuid4, create=False)
+        return open_segment_store(self.database, ObjectStore.open(self.segments), uuid4, create=False)
 
     def back_up(self, file: Path) -> None:
         super().back_up(file)
-        shutil.copytree(self.segments, file.with_suffix(".segments"))
+        _copy(self.segments, str(file.with_suffix(".segments")))
 
     def restore(self, file: Path) -> None:
         super().restore(file)
-        self.segments = self.segments.with_name("restored")
-        shutil.copytree(file.with_suffix(".segments"), self.segments)
+        self.segments += "-restored"
+        _copy(str(file.with_suffix(".segments")), self.segments)
 
     def content(self) -> Iterator[tuple[str, bytes]]:
         yield from super().content()
-        yield from ((str(path), path.read_bytes()) for path in self.segments.rglob("*") if path.is_file())
+        objects = ObjectStore.open(self.segments)
+        yield from ((name, objects.read(name)) for name in objects.names())
 
     def kept_ids(self) -> int:
-        closed = [mark.parents[1] for mark in self.segments.rglob("closed/mark")]
-        files = [path for period in closed for part in ("ids", "segments") for path in period.glob(f"{part}/*")]
-        return super().kept_ids() + len(files)
+        names = list(ObjectStore.open(self.segments).names())
+        closed = [name.removesuffix("closed/mark") for name in names if name.endswith("/closed/mark")]
+        kept = [name for folder in closed for name in names if name.startswith((f"{folder}ids/", f"{folder}segments/"))]
+        return super().kept_ids() + len(kept)
+
+
+class BucketStorage(SegmentStorage):
+    """Segments in a bucket of S3."""
+
+    def __init__(self, release: Release) -> None:
+        super().__init__(release)
+        folder, self.segments = self.segments, "s3://bucket/segments"
+        _copy(folder, self.segments)
+
+
+def _copy(source: str, target: str) -> None:
+    """Copy all objects to a place that has none."""
+    objects, copies = ObjectStore.open(source), ObjectStore.open(target)
+    for name in objects.names():
+        assert copies.create(name, objects.read(name))
 
 
 class PostgresStorage(Storage):
@@ -113,12 +133,13 @@ class PostgresStorage(Storage):
         yield "the database", repr(contents(self.database)).encode()
 
 
-STORAGES = (Storage, SegmentStorage, PostgresStorage)
+STORAGES = (Storage, BucketStorage, PostgresStorage, Storage, SegmentStorage, PostgresStorage)
+"""Of one seed after the other."""
 
 
 @contextmanager
 def upgraded(kind: type[Storage], directory: Path) -> Iterator[tuple[Release, Storage]]:
-    """Unpack the release candidate's artefacts, and upgrade its database; a server of PostgreSQL runs for the block."""
+    """Unpack the release candidate's artefacts, and upgrade its database; a server of PostgreSQL or S3 runs for the block."""
     directory.mkdir()
     (archive,) = RELEASES.glob("*.tar.xz")
     with ExitStack() as stack:
@@ -129,6 +150,8 @@ def upgraded(kind: type[Storage], directory: Path) -> Iterator[tuple[Release, St
             server.execute("ALTER SYSTEM SET fsync = off")
             server.execute("SELECT pg_reload_conf()")
             url = server.url
+        if kind is BucketStorage:
+            stack.enter_context(patch.dict(os.environ, environment(stack.enter_context(s3_server()))))
         release = Release.unpack(archive, directory, url)
         storage = kind(release)
         done = CliRunner().invoke(main, ["db", "upgrade", "--database", storage.database])
