@@ -121,7 +121,7 @@ matrix: typescript $(VENV)/.dev-installed       ## kill the service (on each eng
 	$(BIN)/python -m tests.stress.damage_matrix 200
 	$(BIN)/python -m tests.stress.served_damage_matrix 200
 
-soak: typescript $(VENV)/.dev-installed         ## the same at 1,000 points, 100,000 crafted requests, 100,000 histories of a ledger, and 50 simulated deployments
+soak: typescript $(VENV)/.dev-installed         ## the same at 1,000 points, 100,000 crafted requests, 100,000 histories of a ledger, 50 simulated deployments, and one of 2,000 people
 	$(BIN)/python -m tests.stress.crash_matrix sqlite 1 1000
 	$(BIN)/python -m tests.stress.crash_matrix postgres 3 1000
 	$(BIN)/python -m tests.stress.kill_matrix 1000 $$(date +%s)
